@@ -1,9 +1,9 @@
-"""What an addon is to its hub: the seam that template addons, Muster's own and those of other Python processes implement.
+"""The interface of an addon on its hub, implemented by template addons, Muster's own addons and those of other Python processes.
 
-An `AgentAddon` is asked once per pass for one cluster, with everything it may look at (`Installation`), and answers with everything
-the hub needs to know of the addon's agent there (`Agent`): manifests, credentials, rights on the hub, namespace, health. It answers
-from what it is given alone, asks nobody, and keeps nothing: the same installation gives the same agent. What cannot be rendered is
-an `AddonError`, which is shown on that ManagedClusterAddOn and harms no other.
+Each reconcile calls an `AgentAddon` once for one cluster, with all its inputs (`Installation`), and gets a description of the
+addon's agent there (`Agent`): manifests, credentials, permissions on the hub, namespace, health. It is a pure function without
+requests or state: the same installation has the same agent. If it cannot be rendered, it raises an `AddonError`, which is shown on
+that ManagedClusterAddOn and affects no other.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _RESERVED_SUFFIXES: Final = (".kubernetes.io", ".k8s.io")
 
 
 class AddonError(Exception):
-    """Why an addon has no agent for a cluster; the message names what is wrong, where, and the remedy."""
+    """Why an addon has no agent for a cluster; the message has the cause, where it is, and the remedy."""
 
 
 @dataclass(frozen=True)
 class ConfigObject:
-    """A configuration as the hub serves it."""
+    """A configuration object as the hub serves it."""
 
     group: str
     resource: str
@@ -40,7 +40,7 @@ class ConfigObject:
 
 @dataclass(frozen=True)
 class Installation:
-    """An addon on a cluster, with the configurations that it is to have there, in the order of its references."""
+    """An addon on a cluster, with its configurations there, in the order of its references."""
 
     cluster: ManagedCluster
     addon: ManagedClusterAddOn
@@ -49,13 +49,13 @@ class Installation:
     """By name, those of `AgentAddon.neighbours` that are enabled on the same cluster and not being deleted."""
 
     def config(self, group: str, resource: str) -> ConfigObject | None:
-        """The first of this kind, which is the one that counts."""
+        """The first of this kind, which is the one that is used."""
         return next((config for config in self.configs if (config.group, config.resource) == (group, resource)), None)
 
 
 @dataclass(frozen=True)
 class RoleBindingRequest:
-    """A role on the hub that the addon's agent of this one cluster is bound to, in one namespace.
+    """A role on the hub to which this cluster's agent of the addon is bound, in one namespace.
 
     The subject is the agent's own user, computed by the hub. `kind` is Role or ClusterRole; without `namespace` the role is bound
     in the cluster's namespace.
@@ -65,12 +65,12 @@ class RoleBindingRequest:
     role: str
     namespace: str = ""
     whole_addon: bool = False
-    """Binds the group of the addon's agents on all clusters instead: every cluster's agent may then do this here."""
+    """Binds the group of the addon's agents on all clusters instead: the agent of every cluster then has these permissions here."""
 
 
 @dataclass(frozen=True)
 class KubeClient:
-    """A credential for the hub's API and the rights that go with it."""
+    """A credential for the hub's API and its permissions."""
 
     agent: str = ""
     """The name of the agent in its identity; `<addon>-agent` if empty."""
@@ -82,7 +82,7 @@ class KubeClient:
 
 @dataclass(frozen=True)
 class CustomSigner:
-    """A certificate of a signer of the addon's own; `signing_ca` is the Secret the hub signs with, None if others sign."""
+    """A certificate of the addon's own signer; `signing_ca` is the Secret with the CA, None if another controller signs."""
 
     signer: str
     user: str = ""
@@ -95,8 +95,8 @@ Registration = KubeClient | CustomSigner
 
 
 def signer_problem(signer: str) -> str:
-    """Why no addon may have a signer of this name; empty when one may. Who somebody is to Kubernetes, or to the hub's gRPC server,
-    is not for an addon to say."""
+    """Why no addon may have a signer of this name; empty if it may. Signers for identities of Kubernetes or of the hub's gRPC
+    server are not permitted."""
     domain = signer.partition("/")[0]
     if signer == GRPC_SIGNER or domain in _RESERVED_DOMAINS or domain.endswith(_RESERVED_SUFFIXES):
         return f"{signer!r} is a signer of Kubernetes or of the hub itself; an addon names one of its own domain"
@@ -105,43 +105,43 @@ def signer_problem(signer: str) -> str:
 
 class HealthMode(Enum):
     LEASE = "Lease"
-    """The registration agent reports by the addon's lease."""
+    """The registration agent reports the addon's lease."""
     NONE = "None"
-    """Somebody else reports."""
+    """Another program reports."""
     WORK = "Work"
-    """Available as soon as its works are applied and available."""
+    """Available once its works are applied and available."""
     WORKLOADS = "Workloads"
     """Available while its Deployments and DaemonSets are."""
     FEEDBACK = "Feedback"
-    """By `Health.probe`, from what works report back."""
+    """By `Health.probe`, from the status feedback of works."""
 
 
 Feedback = Mapping[tuple[str, str, str, str], Mapping[str, object]]
-"""By group, resource, namespace and name of a manifest: the values that its feedback rules brought."""
+"""By group, resource, namespace and name of a manifest: the values of its feedback rules."""
 
 
 @dataclass(frozen=True)
 class Health:
     mode: HealthMode = HealthMode.LEASE
     probe: Callable[[Feedback], str] | None = None
-    """What is wrong; empty if nothing is."""
+    """Returns the problem; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """What an addon's agent is on one cluster."""
+    """The agent of an addon on one cluster."""
 
     manifests: tuple[Object, ...] = ()
-    """Hooks and hosted manifests among them are told by their annotations."""
+    """Hooks and hosted manifests among them are identified by their annotations."""
     manifest_configs: tuple[ManifestConfig, ...] = ()
     registrations: tuple[Registration, ...] = ()
     namespace: str = ""
-    """Where it runs; the default of the ManagedClusterAddOn if empty."""
+    """Its namespace; the default of the ManagedClusterAddOn if empty."""
     health: Health = Health()
     warnings: tuple[str, ...] = ()
-    """What is odd but holds nothing up, such as variables that nobody defined."""
+    """Problems that do not block the deployment, such as undefined variables."""
     paused: str = ""
-    """Why what is deployed is to stay as it is, and not to become what is rendered; empty if it is to. Credentials are renewed."""
+    """Why the deployed manifests are kept instead of the rendered ones; empty if they are not. Credentials are renewed."""
 
 
 class AgentAddon(Protocol):
@@ -150,22 +150,22 @@ class AgentAddon(Protocol):
 
     @property
     def config_kinds(self) -> Sequence[ConfigGroupResource]:
-        """Kinds of configuration that it reads."""
+        """The kinds of its configurations."""
         ...
 
     @property
     def hosted(self) -> bool:
-        """Whether it can run on another cluster than the one it is for."""
+        """Whether it can be hosted on another cluster."""
         ...
 
     @property
     def needs_configuration(self) -> bool:
-        """Whether nothing is deployed before its configurations are there (template addons: the template is one)."""
+        """Whether nothing is deployed before its configurations exist (template addons: the template is one)."""
         ...
 
     @property
     def neighbours(self) -> Sequence[str]:
-        """Other addons whose being enabled on the same cluster changes what its agent is."""
+        """Other addons that change its agent if they are enabled on the same cluster."""
         ...
 
     def agent(self, installation: Installation) -> Agent:
@@ -174,14 +174,14 @@ class AgentAddon(Protocol):
 
 
 class AddonRegistry(Protocol):
-    """Which addons this process serves; template addons come and go with their ClusterManagementAddOns."""
+    """The addons that this process serves; template addons come and go with their ClusterManagementAddOns."""
 
     def find(self, addon: str) -> AgentAddon | None: ...
 
 
 @dataclass
 class StaticAddons:
-    """The addons of a process that serves a fixed list."""
+    """A fixed list of addons."""
 
     addons: Mapping[str, AgentAddon] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What pods of addons' agents have in common where Muster's own image runs them, and the namespace that they run in."""
+"""Common parts of addon agents' pods that run Muster's own image, and their namespace."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from muster.api.addons import DELETION_ORPHAN, NAMESPACE_LABEL
 from muster.machinery.objects import Object
 
 PULL_SECRET: Final = "open-cluster-management-image-pull-credentials"
-"""That the registration agent copies to addons' namespaces; the name is OCM's."""
+"""The Secret that the registration agent copies to addons' namespaces; the name is OCM's."""
 _USER: Final = 65532
-"""As whom the image runs."""
+"""The user ID of the image."""
 
 
 def pod_basics(account: str) -> Object:
-    """Of a pod's spec: who runs it, and how little that one may do on its node."""
+    """The service account and the security context of a pod's spec."""
     return {
         "serviceAccountName": account,
         "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -43,7 +43,8 @@ def probe(path: str, port: str | int, **more: int) -> Object:
 
 
 def install_namespace(name: str) -> list[Object]:
-    """The default one is the klusterlet's. Another one stays when the addon goes: there may be others in it."""
+    """The default one is created by the Klusterlet operator. Another one stays when the addon is removed: it may contain other
+    objects."""
     if name == DEFAULT_NAMESPACE:
         return []
     metadata = {"name": name, "labels": {NAMESPACE_LABEL: "true"}, "annotations": {DELETION_ORPHAN: ""}}

@@ -1,12 +1,11 @@
-"""Configurations that addons refer to, of any kind, as the hub serves them.
+"""Configuration objects of addons, of any kind, from caches.
 
-`ConfigObjects` is what planning and rendering read from; `WatchedConfigObjects` watches just what some addon refers to. An object
-that is missing, or of a kind that the hub does not serve, is None: whoever needs it waits, and is told by a listener.
+Planning and rendering read `ConfigObjects`; `WatchedConfigObjects` watches exactly the objects that addons refer to. A missing
+object, or one of a kind that the hub does not serve, is None: users wait for it, and are notified by a listener.
 
-A reference names a group and a resource, not a version: discovery says which is served, and a definition that comes or goes later
-is heard of. Whoever refers to objects says so by `refer`, as a whole each time, and knows afterwards that what `get` answers is
-what the hub has; what nobody refers to any more is no longer watched. `get` alone works too, for those who can wait for a
-listener: what is asked for once is watched from then on.
+A reference has group and resource without a version: discovery determines the served version, and is updated when CRDs come or go.
+Users pass their complete references to `refer`, after which `get` returns the hub's current objects; objects without references are
+no longer watched. `get` alone works too, for users that can wait for a listener: it starts a watch.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound
 log = get_logger("muster.addon.config_objects")
 
 SYNC_TIMEOUT: Final = 10.0
-"""Seconds for which the hub is waited for to tell of objects that were not watched yet."""
+"""Seconds to wait for the initial state of new watches."""
 _PREFERRED_VERSIONS: Final = {"": "v1", GROUP: "v1alpha1"}
-"""Which version is asked for first; of other groups the one that the hub prefers."""
+"""The versions that are tried first; for other groups the hub's preferred version is used."""
 _GROUP: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)?", re.ASCII)
 _RESOURCE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NOWHERE: Final = frozenset(("", ".", ".."))
 _ASKERS: Final = ""
-"""The user of what was asked for without being referred to."""
+"""The user of objects that were read without a reference."""
 
 
 class ConfigKey(NamedTuple):
-    """Which configuration; `namespace` is empty for kinds without."""
+    """A configuration object; `namespace` is empty for cluster-scoped kinds."""
 
     group: str
     resource: str
@@ -52,7 +51,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it could name anything; people write these, and they become part of a path."""
+        """Whether it is a valid name; users write these, and they become part of a path."""
         well_formed = _GROUP.fullmatch(self.group) is not None and _RESOURCE.fullmatch(self.resource) is not None
         return well_formed and self.name not in _NOWHERE and (not self.namespace or self.namespace not in _NOWHERE)
 
@@ -64,12 +63,12 @@ class ConfigObjects(Protocol):
     def get(self, group: str, resource: str, namespace: str, name: str) -> ConfigObject | None: ...
 
     def on_change(self, listener: Listener) -> None:
-        """Called with group, resource, namespace and name of what changed, came or went."""
+        """Called with group, resource, namespace and name of an object that changed, was added or deleted."""
         ...
 
 
 class WatchedConfigObjects:
-    """`run` is to be a task of its owner; until it runs, nothing is known."""
+    """Its owner runs `run` as a task; until then, nothing is known."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
         self._client = client
@@ -80,7 +79,7 @@ class WatchedConfigObjects:
         """By user."""
         self._users: dict[ConfigKey, set[str]] = {}
         self._resolved: dict[ConfigKey, ObjectRef | None] = {}
-        """Where objects are served; None where they are not."""
+        """The served resources of objects; None if they are not served."""
         self._followers: dict[str, ConfigKey] = {}
         self._objects: dict[ConfigKey, tuple[ObservedObject, ConfigObject | None]] = {}
         self._listeners: list[Listener] = []
@@ -99,12 +98,12 @@ class WatchedConfigObjects:
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    # Who needs what
+    # References
 
     async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SYNC_TIMEOUT) -> bool:
-        """From now on `user` needs these and no others. Waits until the hub has told of them; False when it does not.
+        """`user` needs these objects and no others from now on. Waits until their state is known; returns False on a timeout.
 
-        Raises KubeError when the hub cannot be asked at all. When `run` ends, whoever waits is cancelled.
+        Raises KubeError if discovery fails. When `run` ends, waiting callers are cancelled.
         """
         return await race(self._refer(user, keys, timeout), self._end())
 
@@ -145,7 +144,7 @@ class WatchedConfigObjects:
         if key.is_sound:
             resource = await self._mapper.resource_for(key.group, _PREFERRED_VERSIONS.get(key.group, ""), key.resource)
         if key not in self._users or key in self._resolved:
-            # Nobody needs it any more, or another user was faster.
+            # It is no longer needed, or another user was faster.
             return
         if resource is None or resource.namespaced != bool(key.namespace):
             self._resolved[key] = None
@@ -155,17 +154,17 @@ class WatchedConfigObjects:
         self._cache.follow(str(ref), frozenset((ref,)))
 
     async def _get(self, ref: ObjectRef) -> None:
-        """For an object that was there before it was followed, of which a watch therefore does not tell."""
+        """Read an object that existed before it was watched, for which there may be no event."""
         found = None
         try:
             found = await self._client.get(ref.resource, ref.name, ref.namespace)
         except NotFound:
             pass
         except Forbidden:
-            # It counts as missing until somebody lets this account read it.
+            # It counts as missing until this account may read it.
             return
         if self._cache.get(ref).presence is Presence.UNKNOWN:
-            # Else a watch has told of it meanwhile, and knows it better than an answer that was on its way.
+            # Otherwise a watch has reported it meanwhile, which is newer than this response.
             self._cache.record_write(ref, found)
 
     def _unfollow(self, key: ConfigKey) -> None:
@@ -176,7 +175,7 @@ class WatchedConfigObjects:
             del self._followers[str(ref)]
 
     def _kinds_changed(self, group: str) -> None:
-        """What is served elsewhere now, or was not served, is looked for anew by those who need it: they are told."""
+        """Notify the users of objects whose kind is newly served, or in another version."""
         for key, ref in list(self._resolved.items()):
             if key.group == group and (ref is None or not self._mapper.has(ref.resource)):
                 self._unfollow(key)
@@ -189,7 +188,7 @@ class WatchedConfigObjects:
             for listener in self._listeners:
                 listener(*key)
 
-    # Reading
+    # Reads
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> ConfigObject | None:
         key = ConfigKey(group, resource, namespace, name)
@@ -210,7 +209,7 @@ class WatchedConfigObjects:
         return known[1]
 
     async def _answer(self) -> NoReturn:
-        """Follow what is asked for by those who do not refer to it."""
+        """Watch the objects that are read without references."""
         backoff = Backoff(0.1, 30.0)
         while True:
             await self._has_unresolved.wait()
@@ -232,6 +231,6 @@ def _read(key: ConfigKey, seen: ObservedObject) -> ConfigObject | None:
     try:
         return ConfigObject(key.group, key.resource, document, spec_hash(document))
     except TypeError as error:
-        # Nested more deeply than it could be written again.
+        # Nested more deeply than it could be encoded again.
         log.error("configuration cannot be read", config=str(key), error=str(error))
         return None

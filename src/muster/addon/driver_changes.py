@@ -1,10 +1,10 @@
-"""How often what agents say of their drivers takes something away on the hub.
+"""Limits how often an agent's changes of its registration driver remove objects on the hub.
 
-A cluster's agent names the driver of an addon's credential in a status that it may write as often as it likes. What a driver is
-named for is given at once; what it is no longer named for is taken away at once, too, but only so many times in a while: after
-that it stays until the while is over, as under a stabilization window of a HorizontalPodAutoscaler. So an agent that names drivers
-to and fro makes the hub write a bounded number of objects, and none of its own credentials waits for it. What stays longer are
-rights of an identity that is the agent's own, which it could name again at any time.
+A cluster's agent sets the driver of an addon's credential in a status that it may write as often as it likes. Objects for a new
+driver are created at once; those for the former driver are removed at once too, but only a limited number of times per window:
+after that they stay until the window is over, as with a stabilization window of a HorizontalPodAutoscaler. So an agent that
+alternates drivers causes a bounded number of writes, and none of its own credentials is delayed. What remains longer are
+permissions of the agent's own identity, which it could get again at any time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.machinery.clock import Clock
 from muster.machinery.objects import ObjectKey
 
 REMOVALS: Final = 4
-"""How many times in a window something is taken away at once. A change of the driver that is well is one."""
+"""Removals per window that are done at once. One change of the driver causes one."""
 WINDOW: Final = 600.0
 """Seconds."""
 
@@ -26,18 +26,18 @@ WINDOW: Final = 600.0
 class _History:
     kept: tuple[str, ...]
     removals: tuple[float, ...] = ()
-    """When the latest were."""
+    """The times of the latest removals."""
 
 
 class DriverChanges:
-    """Of the addons of one controller."""
+    """For the addons of one controller."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._histories: dict[ObjectKey, _History] = {}
 
     def settle(self, addon: ObjectKey, named: Collection[str]) -> tuple[tuple[str, ...], float | None]:
-        """The drivers that count, those that are named first; and in how many seconds to look again, if others stay."""
+        """The current drivers, the configured ones first; and the seconds until the next check, if former ones stay."""
         now = self._clock.monotonic()
         history = self._histories.setdefault(addon, _History(()))
         wanted = tuple(named)
@@ -52,5 +52,5 @@ class DriverChanges:
         return wanted, None
 
     def forget(self, addon: ObjectKey) -> None:
-        """It is gone."""
+        """The addon is deleted."""
         self._histories.pop(addon, None)

@@ -1,9 +1,9 @@
-"""Addons that Muster brings itself, as rows, and the process on the hub that serves them.
+"""Muster's own addons, and the process on the hub that serves them.
 
-A `HubAddon` says what an addon needs there: its definition, kinds of its own, roles of its agents, the rights of whoever serves it,
-and what runs beside it. The process is the manager of somebody's addons in the sense of `process.py`: planning stays with the hub's
-addon manager, be it Muster's or upstream's, and so these addons run on either. They have a process and an account of their own
-because the addon manager's account binds no role that an administrator did not let it, and shall not have to for ours.
+A `HubAddon` has everything that an addon needs there: its definition, its CRDs, roles of its agents, permissions of the process,
+and additional controllers. The process is an addon's own manager in the sense of `process.py`: planning is done by the hub's addon
+manager, Muster's or upstream's, so these addons work with either. They have their own process and account because the addon
+manager's account may only bind roles that an administrator permits, and must not need more for our addons.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BASE_RULES: Final = (
     # Works of addons run as the work agent itself.
     rule(WORK_GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user]),
     rule(GROUP, ["addondeploymentconfigs"], READ),
-    # To hear of kinds of configurations that come and go.
+    # To notice CRDs of configurations that come and go.
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
     rule("apiregistration.k8s.io", ["apiservices"], READ),
     *framework.RULES,
@@ -61,21 +61,21 @@ class HubAddon:
     display_name: str
     description: str
     make: Callable[[str], AgentAddon]
-    """From Muster's image, for agents that are in it."""
+    """The parameter is Muster's image, for agents that run it."""
     config_kinds: tuple[ConfigGroupResource, ...] = ()
     kinds: tuple[Definition, ...] = ()
-    """That it brings to the hub."""
+    """The CRDs that it installs on the hub."""
     rules: tuple[Document, ...] = ()
-    """What whoever serves it may do on the hub, beside what all addons take."""
+    """The permissions of its process on the hub, besides those of all addons."""
     objects: tuple[tuple[GVR, Document], ...] = ()
-    """That have to be on the hub, such as roles of its agents."""
+    """Objects that must exist on the hub, such as roles of its agents."""
     controllers: Callable[[ControllerContext], Mapping[str, Runnable]] = lambda context: {}
-    """That run beside it."""
+    """Additional controllers of the process."""
     requires: tuple[str, ...] = ()
-    """Addons without which it is no use on a cluster."""
+    """Addons that must be enabled on the same cluster."""
 
     def definition(self) -> Document:
-        """Its ClusterManagementAddOn. Where it is installed is not for it to say."""
+        """Its ClusterManagementAddOn, without an install strategy."""
         supported = [{"group": config_kind.group, "resource": config_kind.resource} for config_kind in self.config_kinds]
         meta = {"displayName": self.display_name, "description": self.description}
         metadata = {"name": self.name, "annotations": {LIFECYCLE_ANNOTATION: LIFECYCLE_MANAGED}}
@@ -96,7 +96,7 @@ def permissions(addons: Sequence[HubAddon], namespace: str, hub: str = "cluster-
 
 
 def hub_objects(addons: Sequence[HubAddon]) -> list[tuple[GVR, Document]]:
-    """What a hub has for addons: definitions of kinds first, then roles, then the addons' own definitions."""
+    """The objects of addons on a hub: CRDs first, then roles, then the ClusterManagementAddOns."""
     kinds = [kind for addon in addons for kind in addon.kinds]
     return [
         *((CRDS, document) for document in definitions(kinds)),
@@ -106,9 +106,9 @@ def hub_objects(addons: Sequence[HubAddon]) -> list[tuple[GVR, Document]]:
 
 
 async def install(client: KubeClient, addons: Sequence[HubAddon], namespace: str, *, clock: Clock = SYSTEM) -> None:
-    """Everything but the process itself, on a hub that manages addons, and wait until kinds are served.
+    """Install everything but the process itself on a hub with an addon manager, and wait until the CRDs are served.
 
-    Takes an administrator's rights. Raises InstallError and what the client raises.
+    Needs an administrator's permissions. Raises InstallError and the errors of the client.
     """
     await _require_addon_kinds(client)
     await ensure_namespace(client, namespace)
@@ -136,7 +136,7 @@ def hub_addon_manager(
     random: Random = chance.random,
     metrics: Metrics | None = None,
 ) -> AddonManager:
-    """What the process runs; `image` is Muster's."""
+    """The manager of the process; `image` is Muster's."""
     names = frozenset(addon.name for addon in addons)
 
     def requests(context: ControllerContext) -> Mapping[str, Runnable]:

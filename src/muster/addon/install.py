@@ -1,10 +1,10 @@
-"""What has to be on a hub before addons are managed there: definitions, an account, its role, and a role that others extend.
+"""The installation of addon management on a hub: CRDs, an account, its role, and an aggregated role.
 
-`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
-the manager then runs as `addon-manager-controller-sa`. What an addon's template asks for on the hub beyond that (roles for its
-agents, signers of its own, Secrets to sign with, further kinds of configuration) is an administrator's to give: a ClusterRole with
-the label `AGGREGATION_LABEL` is gathered into `AGGREGATED_ROLE`, to which the manager is bound. The manager has neither `bind` nor
-`escalate`, so a role that it does not hold itself is bound to nobody.
+`install` applies all of it with one field manager and can be repeated at any time. It needs an administrator's permissions; the
+manager then runs as `addon-manager-controller-sa`. Further permissions that an addon's template needs on the hub (roles for its
+agents, its own signers, Secrets to sign with, further kinds of configuration) must be granted by an administrator: a ClusterRole
+with the label `AGGREGATION_LABEL` is aggregated into `AGGREGATED_ROLE`, to which the manager is bound. The manager has neither
+`bind` nor `escalate`, so it cannot bind a role whose permissions it does not have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.work.names import EXECUTE_AS
 MANAGER: Final = "muster-addon-manager-install"
 ACCOUNT: Final = "addon-manager-controller-sa"
 LOCK: Final = "manager-lock"
-"""Lease of the manager that leads; the name is OCM's, so that its manager and this one never lead at the same time."""
+"""The Lease of the manager's leader election; the name is OCM's, so that its manager and this one never lead at the same time."""
 
 _SERVED: Final = (
     "managedclusters",
@@ -71,7 +71,8 @@ def role(hub: str) -> str:
 
 
 def aggregated_role() -> tuple[GVR, Document]:
-    """What administrators let addons have. Only who may do everything can make it: it gathers whatever bears the label."""
+    """The permissions that administrators grant to addons. Only a cluster administrator can create it, since it aggregates any role
+    with the label."""
     gathered = {"clusterRoleSelectors": [{"matchLabels": {AGGREGATION_LABEL: "true"}}]}
     return CLUSTER_ROLES, {"metadata": named(AGGREGATED_ROLE), "aggregationRule": gathered}
 
@@ -91,7 +92,7 @@ def permissions(options: AddonOptions, hub: str = "cluster-manager") -> list[tup
 
 
 async def install(client: KubeClient, options: AddonOptions, *, clock: Clock = SYSTEM) -> None:
-    """Everything, and wait until the definitions are served. Raises InstallError and what the client raises."""
+    """Apply everything, and wait until the CRDs are served. Raises InstallError and the errors of the client."""
     await ensure_namespace(client, options.namespace)
     await apply_all(client, [(CRDS, document) for document in definitions(KINDS)], MANAGER)
     await apply_all(client, permissions(options), MANAGER)

@@ -1,8 +1,9 @@
-"""The lease by which an addon's agent says that it is alive: for agents written in Python. Follows addon-framework's `pkg/lease`.
+"""The lease of an addon's agent, by which it reports its health: for agents written in Python. Follows addon-framework's
+`pkg/lease`.
 
-The lease is called like the addon and lives in the agent's own namespace on the cluster where it runs; the registration agent there
-watches it and tells the hub. It is made if it is missing and renewed about every minute while every check says that all is well:
-an agent that is not well lets its lease run out, and is known to be unavailable five minutes later.
+The lease has the addon's name and is in the agent's own namespace on its cluster; the registration agent there watches it and
+reports to the hub. It is created if it is missing and renewed about every minute while every check succeeds: an unhealthy agent
+does not renew it, and becomes unavailable five minutes later.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HealthCheck = Callable[[], Awaitable[bool]]
 
 
 def pod_running(client: KubeClient, namespace: str, label_selector: str) -> HealthCheck:
-    """Whether a pod of the agent runs."""
+    """Checks that a pod of the agent runs."""
 
     async def check() -> bool:
         pods = await client.list(PODS, namespace, label_selector=label_selector)
@@ -38,7 +39,7 @@ def pod_running(client: KubeClient, namespace: str, label_selector: str) -> Heal
 
 
 def api_server_healthy(client: KubeClient) -> HealthCheck:
-    """Whether the API server that the agent works on is well."""
+    """Checks that the agent's API server is healthy."""
 
     async def check() -> bool:
         await client.check_health()
@@ -48,7 +49,7 @@ def api_server_healthy(client: KubeClient) -> HealthCheck:
 
 
 class LeaseUpdater:
-    """`run` is to be a task of the agent. The client is one of the cluster where the agent runs."""
+    """The agent runs `run` as a task. The client is one of the cluster where the agent runs."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class LeaseUpdater:
             await sleep(self._clock, RENEWAL * (1 + JITTER * self._random()))
 
     async def update(self) -> bool:
-        """Renew the lease once, if all is well; gives whether it is. Raises KubeError."""
+        """Renew the lease once, if all checks succeed; returns whether they did. Raises KubeError."""
         for check in self._checks:
             if not await check():
                 log.warning("lease not renewed: a health check failed", lease=f"{self._namespace}/{self._addon}")

@@ -1,4 +1,4 @@
-"""What an administrator can set on the addon manager, with the defaults that an empty command line gives."""
+"""The options of the addon manager, with the defaults of the command line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from muster.registration.names import HUB_NAMESPACE
 
 ADDON_MANAGEMENT: Final = "AddonManagement"
-"""On by default; where it is off, the operator of hubs runs no addon manager."""
+"""Enabled by default; without it, the ClusterManager operator installs no addon manager."""
 GATES: Final = (ADDON_MANAGEMENT,)
 
 
 @dataclass(frozen=True)
 class AddonOptions:
     namespace: str = HUB_NAMESPACE
-    """Where the manager keeps its lease, and where signing CAs are that name no namespace."""
+    """The namespace of the manager's Lease, and of signing CAs without a namespace."""
     workers: int = 16

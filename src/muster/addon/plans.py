@@ -1,7 +1,7 @@
-"""What the manager has planned for the clusters of an addon, handed to whoever writes the ManagedClusterAddOns.
+"""The manager's plans for the clusters of an addon, for the controllers that write ManagedClusterAddOns.
 
-A plan follows from what is stored and is made anew after a restart; nothing is lost with it. Whoever writes waits until there is
-one, and is told when it changes.
+A plan is computed from stored objects and again after a restart, so it is not persisted. Controllers wait until there is one, and
+are notified of changes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 
 
 def is_managed(addon: ClusterManagementAddOn) -> bool:
-    """Whether its installation and rollout are the hub's manager's business; an addon's own manager may say otherwise."""
+    """Whether the hub's manager installs the addon and rolls it out; an addon's own manager may do so instead."""
     return addon.metadata.annotations.get(LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED) == LIFECYCLE_MANAGED
 
 
 @dataclass(frozen=True)
 class PlannedConfig:
-    """A configuration that the addon is to have."""
+    """A planned configuration of the addon."""
 
     group: str
     resource: str
@@ -29,7 +29,7 @@ class PlannedConfig:
 
 @dataclass(frozen=True)
 class Planned:
-    """For one cluster: its configurations, sorted by group and resource, and whether it is its turn to have them."""
+    """The plan for one cluster: its configurations, sorted by group and resource, and whether they are released."""
 
     configs: tuple[PlannedConfig, ...]
     released: bool
@@ -37,14 +37,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class AddonPlans:
-    """Of one ClusterManagementAddOn."""
+    """The plan of one ClusterManagementAddOn."""
 
     uid: str
     clusters: Mapping[str, Planned] = field(default_factory=dict)
 
 
 class Plans:
-    """By the addon's name; `changed` is told each cluster whose plan is another than before."""
+    """By the addon's name; listeners are called for each cluster whose plan has changed."""
 
     def __init__(self) -> None:
         self._plans: dict[str, AddonPlans] = {}
@@ -58,14 +58,14 @@ class Plans:
         return self._plans.get(addon)
 
     def put(self, addon: str, plan: AddonPlans | None) -> None:
-        """None where the addon is gone or is not planned here."""
+        """None if the addon is deleted or is not planned here."""
         before = self._plans.get(addon)
         if plan is None:
             self._plans.pop(addon, None)
         else:
             self._plans[addon] = plan
         old, new = (one.clusters if one is not None else {} for one in (before, plan))
-        # Whose plan it is counts too: an addon is owned by one ClusterManagementAddOn, and not by the next of its name.
+        # The uid counts too: an addon is owned by one ClusterManagementAddOn, and not by a later one of its name.
         others = before is not None and plan is not None and before.uid != plan.uid
         for cluster in sorted(old.keys() | new.keys()):
             if others or old.get(cluster) != new.get(cluster):

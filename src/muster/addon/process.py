@@ -1,9 +1,8 @@
-"""The addon manager, put together.
+"""Assembly of the addon manager.
 
-`AddonManager` takes a client and options and nothing else from the process around it. Who may run at all (leader election) is the
-caller's business. Without `addons` it is the hub's own: it plans every ClusterManagementAddOn and serves those that are made of
-templates. With `addons` it is the manager of somebody's addons, in a process of theirs: it serves these, and leaves planning to
-the hub's.
+`AddonManager` needs only a client and options of its process. Leader election is up to the caller. Without `addons` it is the hub's
+own: it plans every ClusterManagementAddOn and serves template addons. With `addons` it is the manager of these addons, in a process
+of their own: it serves them, and leaves planning to the hub's.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager, Runnable
 
 REPORTER: Final = "addon-manager-controller"
-"""Who the events are from."""
+"""The reportingController of events."""
 
 
 class AddonManager(Manager):
@@ -44,8 +43,8 @@ class AddonManager(Manager):
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
-        """`process` names the manager among all that run on a hub, as a label's value: what bears it is its to remove. No two share
-        one, so with `addons` there has to be one. `beside` makes further controllers of the process, on the same caches."""
+        """`process` is the unique name of the manager on a hub, as a label value: it may delete objects with that label. With
+        `addons` it is required. `beside` makes further controllers of the process, with the same caches."""
         if addons is not None and process == ADDON_MANAGER:
             raise ValueError("a manager of its own addons has a name of its own: give `process`")
         super().__init__()

@@ -1,7 +1,7 @@
-"""The hash by which OCM tells one state of a configuration from another. Follows addon-framework's `utils.GetSpecHash`.
+"""OCM's hash of a configuration object. Follows addon-framework's `utils.GetSpecHash`.
 
-It is taken from the object as the hub serves it: everything but apiVersion, kind, metadata and status, as Go writes it as JSON. A
-typed object would not do: writing it adds and drops empty fields.
+It covers the object as the hub serves it, without apiVersion, kind, metadata and status, in Go's JSON encoding. A typed object
+cannot be used: encoding it adds and drops empty fields.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values for the templates of an addon's chart: what every addon is told, and what people say on its ManagedClusterAddOn.
+"""Values of an addon's Helm chart: built-in ones, and those of annotations of its ManagedClusterAddOn.
 
-Later sources override earlier ones; maps are merged, anything else is replaced. Names are those that charts of OCM's addons know.
+Later sources override earlier ones; maps are merged, anything else is replaced. Names are those of OCM's charts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Values = Mapping[str, Any]
 
 
 def builtin_values(installation: Installation, namespace: str) -> dict[str, Any]:
-    """`namespace` is where the agent is to run."""
+    """`namespace` is that of the agent."""
     addon = installation.addon.metadata
     return {
         "clusterName": installation.cluster.metadata.name,
@@ -28,7 +28,7 @@ def builtin_values(installation: Installation, namespace: str) -> dict[str, Any]
 
 
 def annotation_values(installation: Installation) -> dict[str, Any]:
-    """Raises AddonError when the annotation is no JSON object."""
+    """Raises AddonError if the annotation is no JSON object."""
     text = installation.addon.metadata.annotations.get(VALUES_ANNOTATION, "")
     if not text:
         return {}

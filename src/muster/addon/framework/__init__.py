@@ -1,8 +1,8 @@
-"""What an addon's agent is given on each cluster: one set of controllers for all addons of a process.
+"""The agents of addons on each cluster: one set of controllers for all addons of a process.
 
-`Framework` is put together from a context, the addons that the process serves, what is planned for them and the configurations they
-refer to; `controllers` are its controllers by name, for a `Manager`. In the process of an addon of its own, where nobody plans,
-`plans` is None: then what the hub's addon manager wrote into a ManagedClusterAddOn counts.
+`Framework` takes a context, the addons of the process, their plans and their configuration objects; `controllers` are its
+controllers by name, for a `Manager`. In a process for its own addons, without planning, `plans` is None: then the configurations
+that the hub's addon manager wrote into a ManagedClusterAddOn are used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Framework:
         *,
         process: str = ADDON_MANAGER,
     ) -> None:
-        """`process` is a label's value by which the process knows the role bindings that it keeps; no two share one."""
+        """`process` is the label value of this process's role bindings; it must be unique."""
         self._addons = ManagedClusterAddOns(context, registry, plans, configs, process)
 
     @property
@@ -39,5 +39,5 @@ class Framework:
         return {NAME: self._addons}
 
     def addon_changed(self, name: str) -> None:
-        """To be called when the registry has another addon of this name than before, or none."""
+        """To be called when the registry's addon of this name was added, replaced or removed."""
         self._addons.addon_changed(name)

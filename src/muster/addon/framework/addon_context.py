@@ -1,4 +1,4 @@
-"""One ManagedClusterAddOn and what there is around it, as a pass finds it."""
+"""One ManagedClusterAddOn with its related objects, as read by a reconcile."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from muster.machinery.objects import ObjectKey
 
 
 def hosting_cluster(addon: ManagedClusterAddOn) -> str:
-    """Which cluster is to host it; empty for its own."""
+    """The cluster that hosts it; empty for its own."""
     return addon.metadata.annotations.get(HOSTING_CLUSTER_ANNOTATION, "")
 
 
 @dataclass(frozen=True)
 class ForeignAddon:
-    """An addon whose agents another process looks after; of it only configurations and progress are this process's to say."""
+    """An addon whose agents another process deploys; this process only sets its configurations and progress."""
 
     name: str
     config_kinds: tuple[ConfigGroupResource, ...]
@@ -38,7 +38,7 @@ class AddonContext:
     addon: ManagedClusterAddOn
     cluster: ManagedCluster | None
     hosting: ManagedCluster | None
-    """The cluster that is to host the addon, where it is one of the hub's."""
+    """The cluster that hosts the addon, if it exists."""
 
     @property
     def key(self) -> ObjectKey:
@@ -58,17 +58,17 @@ class AddonContext:
 
     @property
     def hosting_site(self) -> WorkNamespace | None:
-        """Where its hosted part is, if it can be."""
+        """The namespace of its hosted works, if it can be hosted."""
         return WorkNamespace(self.key.name, self.key.namespace, hosting_cluster(self.addon)) if self.can_be_hosted else None
 
     def owner(self) -> str | None:
-        """The uid of the ClusterManagementAddOn that owns it; None without."""
+        """The uid of the ClusterManagementAddOn that owns it; None if there is none."""
         kind = ClusterManagementAddOn.resource
         owners = self.addon.metadata.owner_references
         return next((owner.uid for owner in owners if (owner.kind, owner.name) == (kind.kind, self.key.name)), None)
 
     def works_of(self, site: WorkNamespace | None, works: list[ManifestWork]) -> tuple[ManifestWork, ...]:
-        """Its deploy works at a site, in their order."""
+        """Its deploy works at a site, in order."""
         if site is None:
             return ()
         numbered = [(number, work) for work in works if (number := site.number(work)) is not None]

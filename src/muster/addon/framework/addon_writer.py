@@ -1,4 +1,4 @@
-"""Writes ManagedClusterAddOns: finalizers in one patch, the status in one patch, each valid for the version that was read."""
+"""Writes ManagedClusterAddOns: one patch for finalizers, one for the status, each with the resourceVersion that was read."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from muster.runtime.controller import ControllerContext
 
 
 class AddonWriter:
-    """Each write gives the scene with the addon as it is then."""
+    """Each write returns the context with the updated addon."""
 
     def __init__(self, context: ControllerContext, informer: Informer[ManagedClusterAddOn]) -> None:
         self._client = context.client
         self._informer = informer
         self._latest: MutationCache[ManagedClusterAddOn] = MutationCache(informer, clock=context.clock)
         self._written: dict[ObjectKey, str] = {}
-        """The version that this process wrote and no watch has told of yet."""
+        """The version of this process's last write that no watch has reported yet."""
 
     def find(self, key: ObjectKey) -> ManagedClusterAddOn | None:
         return self._latest.get(key)
 
     def observe(self, seen: ManagedClusterAddOn, *, gone: bool) -> bool:
-        """What a watch tells of an addon, or that it is gone; gives whether that is news, and not this process's own write."""
+        """A watch has reported an addon, or its deletion; returns whether that is new, and not this process's own write."""
         key, version = ObjectKey(seen.metadata.namespace, seen.metadata.name), seen.metadata.resource_version
         written = self._written.get(key)
         if gone:

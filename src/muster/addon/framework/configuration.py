@@ -1,11 +1,11 @@
-"""Which configurations an addon has on a cluster: as planned, as recorded in its status, and as the hub serves them now.
+"""The configurations of an addon on a cluster: planned, recorded in its status, and currently on the hub.
 
-A plan that is released becomes the references of the status; one that is not leaves them as they are, and says so. What was applied
-last is kept until something newer is. Where another process plans, the references are read from the status, and only what is the
-addon's own business is filled in: the generation that was seen, and the hash of what the ManagedClusterAddOn itself names.
+A released plan becomes the references of the status; otherwise they stay unchanged, with a condition. The last applied
+configuration is kept until a newer one is applied. If another process plans, the references are read from the status, and only the
+addon's own fields are updated: the observed generation, and the hash of configurations in the ManagedClusterAddOn's own spec.
 
-An object counts for rendering only at the hash that is wanted: one that was edited and not released for this cluster yet must not
-reach it by the back door of the next pass.
+An object is used for rendering only if it has the desired hash: one that was edited but not released for this cluster must not be
+deployed by the next reconcile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ References = tuple[ConfigReference, ...]
 
 
 def configure(draft: StatusDraft, planned: Planned) -> None:
-    """Put what is planned into the status, if it is this cluster's turn."""
+    """Set the planned references in the status, if they are released for this cluster."""
     if not planned.released:
         message = "Configurations updated and not configured yet"
         draft.set(CONFIGURED, False, "ConfigurationsNotConfigured", message)
@@ -35,7 +35,7 @@ def configure(draft: StatusDraft, planned: Planned) -> None:
 
 
 def planned_references(planned: Planned, present: References) -> References:
-    """The references of a plan, with what is known of them from before."""
+    """The references of a plan, with the recorded fields."""
     known = {(old.group, old.resource, *_referent(old)): old for old in reversed(present)}
     wanted: list[ConfigReference] = []
     for config in planned.configs:
@@ -55,7 +55,7 @@ def planned_references(planned: Planned, present: References) -> References:
 
 
 def observed(references: References, objects: ConfigObjects, own: Sequence[AddOnConfig] = ()) -> References:
-    """The references with what is seen of their objects; of those in `own` the hash too."""
+    """The references with the observed generation of their objects; for those in `own` the hash too."""
     named = {(one.group, one.resource, one.namespace, one.name) for one in own}
     return tuple(_observed(reference, objects, named) for reference in references)
 
@@ -71,7 +71,7 @@ def _observed(reference: ConfigReference, objects: ConfigObjects, named: Collect
     if key in named:
         desired = msgspec.structs.replace(desired, spec_hash=found.spec_hash)
     if found.spec_hash != desired.spec_hash:
-        # Edited, and not wanted so yet: nothing is written before it is.
+        # Edited and not released: unchanged until then.
         return reference
     generation = (found.document.get("metadata") or {}).get("generation")
     seen = generation if isinstance(generation, int) else 0
@@ -89,9 +89,9 @@ class Resolved:
 
     configs: tuple[ConfigObject, ...]
     missing: bool
-    """Some are not there, or nothing says yet at which hash they are wanted."""
+    """Some do not exist, or have no desired hash yet."""
     current: bool
-    """All are as they are wanted."""
+    """All have the desired hash."""
 
 
 def resolve(references: References, objects: ConfigObjects) -> Resolved:
@@ -109,13 +109,13 @@ def resolve(references: References, objects: ConfigObjects) -> Resolved:
 
 
 def unsupported(addon: ManagedClusterAddOn, supported: Iterable[ConfigGroupResource]) -> AddOnConfig | None:
-    """The first of the addon's own configurations that it does not read."""
+    """The first of the addon's own configurations of an unsupported kind."""
     kinds = {(one.group, one.resource) for one in supported}
     return next((config for config in addon.spec.configs if (config.group, config.resource) not in kinds), None)
 
 
 def config_hashes(references: References) -> dict[str, str]:
-    """The references as works carry them."""
+    """The references in the format of works' annotations."""
     hashes: dict[str, str] = {}
     for reference in references:
         if (desired := reference.desired_config) is not None:

@@ -1,14 +1,14 @@
-"""Keeps what belongs to one addon on one cluster: one controller for all addons, one status, written once a pass.
+"""Reconciles one addon on one cluster: one controller for all addons, with one status update per reconcile.
 
-A pass is: see what is planned → what is configured → render the agent, once → hold by finalizers → bind roles → write works → say
-all of it: Configured, registrations, RegistrationApplied, ManifestApplied, HostingClusterValidity, Progressing, Available. What
-should be is decided by pure functions of the other modules; here it is read, done and written. A step that fails is said in its
-condition and tried again; the others are done all the same.
+A reconcile is: read the plan → set the configurations → render the agent, once → set finalizers → bind roles → write works → set
+the status: Configured, registrations, RegistrationApplied, ManifestApplied, HostingClusterValidity, Progressing, Available. Pure
+functions of the other modules compute the desired state; this module reads and writes. A failed step sets its condition and is
+retried; the other steps are done all the same.
 
-What wakes a ManagedClusterAddOn is itself, its works and bindings unless this process wrote them, its cluster and the one that
-hosts it, its plan, a configuration that it refers to, an addon of the same cluster that it looks at (`AgentAddon.neighbours`),
-its addon when that is another: what a ClusterManagementAddOn offers has changed, or the process says so (`addon_changed`), and
-where a role was refused, a change of what administrators let addons have.
+A ManagedClusterAddOn is reconciled when these change: itself, its works and bindings by other writers, its cluster and the hosting
+one, its plan, its configurations, an addon of the same cluster that it depends on (`AgentAddon.neighbours`), its
+ClusterManagementAddOn's supported configurations, the process's addon (`addon_changed`), and, if a role was refused, the
+permissions that administrators grant to addons.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _BY_ADDON: Final = "framework-addon"
 _BY_CONFIG: Final = "framework-config"
 _BY_HOSTING: Final = "framework-hosting-cluster"
 _RIGHTS_DELAY: Final = 1.0
-"""Seconds after which what was refused is tried once more when rights have changed: servers may know a moment later."""
+"""Seconds between a change of permissions and the retry of refused bindings: API servers may lag a moment behind."""
 
 
 class NotDone(Exception):
-    """Something of an addon could not be written; its conditions say what and why."""
+    """Some objects of an addon could not be written; its conditions have the errors."""
 
 
 class ManagedClusterAddOns:
@@ -99,7 +99,7 @@ class ManagedClusterAddOns:
     async def run(self) -> None:
         await self._controller.run()
 
-    # What wakes an addon
+    # Watches
 
     def _listen(self) -> None:
         cache = self._addons.cache
@@ -112,12 +112,12 @@ class ManagedClusterAddOns:
         self._configs.on_change(lambda *key: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*key))))
         if self._plans is not None:
             self._plans.on_change(lambda addon, cluster: self._controller.enqueue(ObjectKey(cluster, addon)))
-            # Where nothing is planned, another account is at work, whose rights are given in some other way.
+            # Without plans the process has another account, whose permissions are granted otherwise.
             gathered = self._context.informers.of(CLUSTER_ROLES, field_selector=f"metadata.name={AGGREGATED_ROLE}")
             gathered.on_change(self._rights_changed)
 
     def addon_changed(self, name: str) -> None:
-        """The registry has another addon of this name than before, or none."""
+        """The registry's addon of this name was added, replaced or removed."""
         self._wake_all(self._addons.cache.by_index(_BY_ADDON, name))
 
     def _addon_seen(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
@@ -134,14 +134,14 @@ class ManagedClusterAddOns:
         return served.neighbours if served is not None else ()
 
     def _offer_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
-        """Which addon the hub's own registry has follows from what configurations are offered for it; who plans, from the rest."""
+        """The supported configurations determine the hub's own registry; other changes are reported by plans."""
         if old is None or new is None or _offered(old) != _offered(new):
             side = new if new is not None else old
             assert side is not None, "something changed"
             self.addon_changed(side.metadata.name)
 
     def _rights_changed(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """An administrator lets addons have something else than before."""
+        """An administrator has changed the permissions for addons."""
         if new is None or (old is not None and old.data.get("rules") == new.data.get("rules")):
             return
         for key in self._refused:
@@ -160,16 +160,16 @@ class ManagedClusterAddOns:
         for addon in addons:
             self._controller.enqueue(_key(addon))
 
-    # A pass
+    # Reconcile
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        # A pass that changes nothing is all computing: others get their turn between two of them.
+        # A reconcile without changes never suspends: other tasks get their turn here.
         await asyncio.sleep(0)
         found = self._writer.find(key)
         if found is None or found.metadata.deletion_timestamp:
             self._refused.discard(key)
         if found is None:
-            # One that cannot be read is not gone.
+            # An undecodable one is not deleted.
             if key not in self._addons.malformed:
                 self._driver_changes.forget(key)
                 await self._clear(key)
@@ -194,7 +194,7 @@ class ManagedClusterAddOns:
         return None
 
     def _configure(self, addon_context: AddonContext, draft: StatusDraft) -> bool:
-        """False while nobody has planned for it, or its owner is not there."""
+        """False while there is no plan for it, or its owner does not exist."""
         owner = addon_context.owner()
         own = addon_context.addon.spec.configs
         if self._plans is not None:
@@ -232,13 +232,13 @@ class ManagedClusterAddOns:
         )
 
     def _is_awaited(self, addon_context: AddonContext) -> bool:
-        """Whether the hub's manager will say when an addon of this process is configured. What is deployed already stays so."""
+        """Whether the hub's manager must configure an addon of this process first. Deployed works stay."""
         offer = self._offers.cache.named(addon_context.key.name)
         planned_by_manager = self._plans is None and offer is not None and is_managed(offer)
         return planned_by_manager and not addon_context.addon.metadata.deletion_timestamp and not self._works.of(addon_context.key)
 
     async def _follow(self, addon_context: AddonContext, draft: StatusDraft) -> None:
-        """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
+        """Another process deploys its agent: the hub's manager still sets its configurations and their progress."""
         planned = self._planned(addon_context.key, addon_context.owner())
         if planned is None or addon_context.addon.metadata.deletion_timestamp:
             return
@@ -285,7 +285,7 @@ class ManagedClusterAddOns:
         return refused
 
     async def _clear(self, key: ObjectKey) -> None:
-        """What no owner reference takes away with a ManagedClusterAddOn that is gone."""
+        """Delete what owner references do not delete with a ManagedClusterAddOn."""
         problem = await write_bindings(self._bindings, key, {}, self._bindings.of(key))
         if self._registry.find(key.name) is not None:
             left = [one for one in self._works.of(key) if WorkNamespace(key.name, key.namespace, one.metadata.namespace).has(one)]
@@ -299,7 +299,7 @@ def _key(obj: TypedObject) -> ObjectKey:
 
 
 def _seen_of(cluster: ManagedCluster) -> tuple[object, ...]:
-    """What of a cluster its addons may look at."""
+    """The fields of a cluster that its addons may use."""
     metadata = cluster.metadata
     return metadata.uid, metadata.labels, metadata.annotations, bool(metadata.deletion_timestamp), cluster.spec, cluster.status
 
@@ -309,7 +309,7 @@ def _offered(addon: ClusterManagementAddOn) -> tuple[object, ...]:
 
 
 def _seen_by_neighbours(addon: ManagedClusterAddOn | None) -> tuple[str, str] | None:
-    """What of an addon those beside it may look at: None while it is not there, or no longer to be."""
+    """The fields of an addon that its neighbours may use: None if it does not exist or is being deleted."""
     if addon is None or addon.metadata.deletion_timestamp:
         return None
     return addon.metadata.uid, addon.status.namespace

@@ -1,6 +1,6 @@
-"""Brings an addon's manifests into works at its sites, and says how they fare.
+"""Deploys an addon's manifests by works at its sites, and sets the conditions.
 
-Each site has its own works and its own condition. Works of the own cluster that hold nothing any more go, and so do hosted ones in
+Each site has its own works and its own condition. Works of the own cluster without manifests are deleted, and so are hosted ones in
 the namespace of a cluster that does not host the addon (any more).
 """
 
@@ -38,7 +38,7 @@ class Deployment:
     async def deploy(
         self, addon_context: AddonContext, draft: StatusDraft, rendering: RenderedAgent, manifests: Sorted
     ) -> list[str]:
-        """Gives what could not be written."""
+        """Returns what could not be written."""
         set_hosting(draft, addon_context)
         sites = [(addon_context.site, manifests.managed, MANIFEST_APPLIED)]
         if (hosting := addon_context.hosting_site) is not None:
@@ -68,7 +68,7 @@ class Deployment:
 
 
 def set_hosting(draft: StatusDraft, addon_context: AddonContext) -> None:
-    """Whether there is a cluster to host the addon, where it asks for one."""
+    """Set the condition whether the hosting cluster exists, if the addon requests one."""
     if not addon_context.is_hosted:
         draft.drop(HOSTING_CLUSTER_VALIDITY)
     else:

@@ -1,8 +1,8 @@
-"""Makes works and role bindings be as they should: what is missing is made, what differs is changed, what is too much is deleted.
+"""Applies the desired works and role bindings: missing ones are created, changed ones updated, surplus ones deleted.
 
-Names are the framework's by convention, so what has one of them and lacks the labels is taken over. A binding's role cannot be
-changed in place: then it is deleted and made again. What a server refuses is given back as text, for the addon's conditions; a
-conflict is the ordinary course of things and is raised, as is a server that does not answer.
+Names are reserved for the framework, so an object with such a name without the labels is adopted. The roleRef of a binding is
+immutable: then it is deleted and created again. Refusals of the server are returned as text, for the addon's conditions; conflicts
+and unreachable servers are raised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def _write_work(
     owned: OwnedObjects[ManifestWork], addon: ObjectKey, wanted: WantedWork, present: ManifestWork | None
 ) -> None:
     there = present or await owned.create(addon, wanted.document())
-    # One that is being deleted is made again when it is gone.
+    # One that is being deleted is created again when it is gone.
     if there is None or there.metadata.deletion_timestamp:
         return
     changed = wanted.changed(there)
@@ -46,7 +46,7 @@ async def write_bindings(
     surplus: Iterable[RoleBinding],
 ) -> str:
     present = {ObjectKey(one.metadata.namespace, one.metadata.name): one for one in owned.of(addon)}
-    # First what is to be taken away, so that no refusal of something new leaves it.
+    # Deletions come first, so that a refused creation does not prevent them.
     problems = [await _problem(owned.delete(one)) for one in surplus]
     problems += [await _problem(_write_binding(owned, addon, one, present.get(key))) for key, one in wanted.items()]
     return "; ".join(filter(None, problems))

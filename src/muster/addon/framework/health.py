@@ -1,7 +1,7 @@
-"""Whether an addon is available, as its works tell; where its lease or somebody else tells, this keeps out of it.
+"""Availability of an addon, computed from its works, unless its lease or another program reports it.
 
-What works report back is judged by the manifests that are in them, so an addon is known to be well or not also while its next
-configuration waits. A cluster that is unreachable reports nothing: then the hub has said Unknown already, and that stands.
+The feedback of works is evaluated with their own manifests, so the availability is known also while the next configuration waits.
+An unreachable cluster reports nothing: then the hub has set Unknown already, which is kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What holds a ManagedClusterAddOn back when it is deleted, and when that ends.
+"""Finalizers of a ManagedClusterAddOn: when they are added and removed.
 
-A finalizer is put on before there is something that it stands for: hooks that must run first, on the own cluster or on the hosting
-one, and works in the hosting cluster's namespace, which no owner reference reaches. Hooks wait for a cluster that may come back.
-They do not wait for one that is gone, nor for one that is being deleted and does not answer: the hub has given it up, and its
-addons must not keep it.
+A finalizer is added before the objects that it protects: for pre-delete hooks, on the own cluster or on the hosting one, and for
+works in the hosting cluster's namespace, which owner references cannot cover. Hooks wait for a cluster that may become available
+again. They do not wait for a deleted cluster, nor for one that is being deleted and unreachable: its addons must not block its
+deletion.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from muster.api.meta import condition_of
 
 FINALIZERS: Final = (PRE_DELETE, HOSTING_PRE_DELETE_FINALIZER, HOSTING_CLEANUP_FINALIZER)
 DEPRECATED: Final = frozenset(f"{GROUP}/{name.partition('/')[2]}" for name in FINALIZERS)
-"""Of older addon managers: nobody else takes them off."""
+"""Of older addon managers: no other program removes them."""
 
 
 def needed_finalizers(manifests: Sorted, *, hosting: bool) -> frozenset[str]:
-    """`hosting` says whether there is a cluster to host the addon."""
+    """`hosting` is whether the addon has a hosting cluster."""
     needed = {
         PRE_DELETE: bool(manifests.managed_hooks),
         HOSTING_PRE_DELETE_FINALIZER: hosting and bool(manifests.hosting_hooks),
@@ -32,18 +32,18 @@ def needed_finalizers(manifests: Sorted, *, hosting: bool) -> frozenset[str]:
 
 
 def with_finalizers(present: Iterable[str], needed: Iterable[str]) -> tuple[str, ...]:
-    """Those that are there, without the deprecated, and those that are needed."""
+    """The existing ones without the deprecated, and the needed ones."""
     return tuple(dict.fromkeys(one for one in (*present, *sorted(needed)) if one not in DEPRECATED))
 
 
 def without_unneeded(present: Iterable[str], needed: Iterable[str] = ()) -> tuple[str, ...]:
-    """Without what was held by this framework and need not be any more."""
+    """Without those of this framework that are no longer needed."""
     kept = frozenset(needed)
     return tuple(one for one in present if one not in DEPRECATED and (one not in FINALIZERS or one in kept))
 
 
 def given_up(cluster: ManagedCluster | None, name: str) -> str:
-    """Why nothing will run on a cluster any more; empty while it may."""
+    """Why no agent will run on a cluster any more; empty if it may."""
     if cluster is None:
         return f"cluster {name} is not a managed cluster of the hub"
     if not cluster.metadata.deletion_timestamp:

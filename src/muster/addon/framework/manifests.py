@@ -1,6 +1,8 @@
-"""What an addon's manifests say about themselves: which object, hook or not, on which of two clusters, and whether it stays.
+"""Classification of an addon's manifests by annotations: hook or not, own or hosting cluster, and whether they are kept on
+deletion.
 
-Annotations say so, or labels of the same name. Where an addon runs on its own cluster, locations mean nothing: all goes there.
+Labels of the same name count as well. If an addon is not hosted, the location is ignored: everything is deployed on its own
+cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _IRREGULAR: Final[Mapping[str, str]] = {
 
 
 class ManifestKey(NamedTuple):
-    """Which object a manifest is about, whatever its version."""
+    """The object of a manifest, without its version."""
 
     group: str
     kind: str
@@ -43,7 +45,7 @@ def manifest_key(manifest: Mapping[str, Any]) -> ManifestKey:
 
 @dataclass(frozen=True)
 class Sorted:
-    """An addon's manifests by where they go and when."""
+    """An addon's manifests by location and phase."""
 
     managed: tuple[Object, ...] = ()
     hosting: tuple[Object, ...] = ()
@@ -52,7 +54,7 @@ class Sorted:
 
 
 def location_problem(manifests: Iterable[Object]) -> str:
-    """What is wrong with where manifests of a hosted addon are to go; empty if nothing is."""
+    """The problem with the locations of a hosted addon's manifests; empty if there is none."""
     for manifest in manifests:
         if (location := _mark(manifest, HOSTED_MANIFEST_LOCATION) or "managed") not in LOCATIONS:
             return f"{manifest_key(manifest)}: not supported manifest location: {location}"
@@ -77,12 +79,12 @@ def is_hook(manifest: Object) -> bool:
 
 
 def stays(manifest: Object) -> bool:
-    """Whether its object is left where it is when the addon goes."""
+    """Whether its object is kept when the addon is deleted."""
     return _mark(manifest, DELETION_ORPHAN) is not None
 
 
 def plural_of(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tuple[str, str], str]) -> str:
-    """The resource of a kind: as the hub serves it, as a definition among the manifests has it, else as apimachinery guesses."""
+    """The resource of a kind: as the hub serves it, by a CRD among the manifests, else apimachinery's guess."""
     if found := served.get((key.group, key.kind)):
         return found
     for manifest in manifests:
@@ -99,7 +101,7 @@ def plural_of(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tup
 
 
 def with_namespace_label(manifests: Iterable[Object], namespace: str) -> tuple[Object, ...]:
-    """The manifests, with the addon's own Namespace labelled as one: without, agents may keep no credential there."""
+    """The manifests, with a label on the addon's own Namespace: without it, agents may store no credential there."""
     return tuple(
         _labelled(manifest) if manifest_key(manifest) == ManifestKey("", "Namespace", "", namespace) else manifest
         for manifest in manifests
@@ -112,7 +114,7 @@ def _labelled(manifest: Object) -> Object:
 
 
 def _mark(manifest: Object, name: str) -> str | None:
-    """An annotation, or a label of the same name."""
+    """The value of an annotation, or a label of the same name."""
     metadata = _mapping(manifest.get("metadata"))
     for part in ("annotations", "labels"):
         if name in (marks := _mapping(metadata.get(part))):

@@ -1,7 +1,7 @@
-"""What controllers have made for ManagedClusterAddOns: found by whose it is, own writes seen at once, their echoes not heard.
+"""Objects that controllers have created for ManagedClusterAddOns: indexed by owner, with own writes visible at once.
 
-The objects of one kind are cached by a label and indexed by the addon that they are of. A write is known here before the watch
-brings it, so a pass that follows on another sees what that one did; and the watch's word of it wakes nobody.
+The objects of one kind are selected by a label and indexed by their addon. A write is visible before the watch reports it, so the
+next reconcile sees it; and its event triggers no reconcile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _BY_ADDON: Final = "framework-managed-cluster-addon"
 
 
 def is_echo(version: str, written: str) -> bool:
-    """Whether a watch tells of what this process wrote last, or of something before that. Writes hold for the version that was
-    read, so nobody else's is in between."""
+    """Whether an event is this process's own last write, or an older version. Writes have a resourceVersion, so no other client's
+    is in between."""
     return version == written or older(version, written)
 
 
@@ -44,7 +44,7 @@ class OwnedObjects(Generic[R]):
         self._informer = informer
         self._latest: MutationCache[R] = MutationCache(informer, clock=clock)
         self._written: dict[ObjectKey, tuple[ObjectKey, str]] = {}
-        """By object: of which addon, and the version that this process wrote and no watch has told of yet."""
+        """By object: its addon, and the version of this process's last write that no watch has reported yet."""
         informer.cache.add_index(_BY_ADDON, lambda one: [str(owner)] if (owner := owner_of(one)) is not None else [])
         informer.on_change(self._changed)
 
@@ -57,7 +57,7 @@ class OwnedObjects(Generic[R]):
         return [one for one in found if one is not None]
 
     async def create(self, addon: ObjectKey, document: Object) -> R | None:
-        """Gives what is there under this name already: the cache may not know yet, or its labels were taken off."""
+        """Returns the existing object of this name, if there is one: the cache may lack it, or its labels were removed."""
         try:
             answer = await self._client.create(self._resource, document)
         except AlreadyExists:
@@ -68,7 +68,7 @@ class OwnedObjects(Generic[R]):
         return None
 
     async def change(self, addon: ObjectKey, before: Object, after: Object) -> None:
-        """Valid for the version that was read. Raises Conflict."""
+        """Fails if the object was written since it was read. Raises Conflict."""
         with _gone_is_conflict():
             answer = await patch_changes(self._client, self._resource, before, after, optimistic=True)
         if answer is not None:
@@ -110,7 +110,7 @@ class OwnedObjects(Generic[R]):
 
 @contextmanager
 def _gone_is_conflict() -> Iterator[None]:
-    """Of an object that was there a moment ago: somebody has deleted it, which no watch has told of yet."""
+    """NotFound for a cached object becomes Conflict: it was deleted, which no watch has reported yet."""
     try:
         yield
     except NotFound as gone:

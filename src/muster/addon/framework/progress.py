@@ -1,7 +1,7 @@
-"""How an addon's works fare, as its conditions say: applied or not, how far a configuration is, and whether its hooks are done.
+"""The progress of an addon's works as conditions: applied or not, rollout of configurations, and completion of hooks.
 
-Everything here is judged from works as they are stored. Their status is what agents wrote: a condition counts for the generation
-that it is about, and what is missing or odd says nothing.
+Everything is computed from the stored works. Their status is written by agents: a condition is used only for its generation, and
+missing or invalid ones are ignored.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COMPLETED: Final = "completed with no errors."
 
 @dataclass(frozen=True)
 class Deployed:
-    """The works of one site after a pass has written them."""
+    """The works of one site after a reconcile has written them."""
 
     works: tuple[ManifestWork, ...] = ()
     error: str = ""
-    """Why they could not all be written, or rendered."""
+    """Why some could not be written, or rendered."""
     nothing_to_deploy: bool = False
 
 
@@ -45,7 +45,7 @@ def set_applied(draft: StatusDraft, kind: str, deployed: Deployed, warnings: Seq
         message = "; ".join(("manifests of addon are applied successfully", *warnings))
         draft.set(kind, True, "AddonManifestApplied", message)
     elif (before := draft.condition(kind)) is not None and before.status == "False":
-        # About works that have not been heard of since.
+        # About works without a report so far.
         draft.drop(kind)
 
 
@@ -57,7 +57,7 @@ def set_progress(
     hosted: bool,
     nothing_to_deploy: bool = False,
 ) -> None:
-    """How far the configurations are, and with the last step, that they are applied."""
+    """Set the rollout of the configurations, and at its end, that they are applied."""
     waiting = _waiting_for(draft, hosted=hosted)
     if unsupported is not None:
         kind = f"{unsupported.group}/{unsupported.resource}"
@@ -97,7 +97,7 @@ def _progressing(draft: StatusDraft, works: Sequence[ManifestWork]) -> str:
 
 
 def _failed(works: Sequence[ManifestWork]) -> str:
-    """What a cluster says that it could not apply. What merely waits for something else of its work has not failed."""
+    """The manifests that a cluster could not apply. Those that only wait for others of their work have not failed."""
     for work in works:
         word = _current(work, APPLIED)
         if word is None or word.status != "False":
@@ -115,13 +115,13 @@ def _is_ready(work: ManifestWork) -> bool:
 
 
 def _current(work: ManifestWork, kind: str) -> Condition | None:
-    """A condition, if it is about the work as it is now."""
+    """A condition of the work's current generation."""
     word = condition_of(work.status.conditions, kind)
     return word if word is not None and word.observed_generation == work.metadata.generation else None
 
 
 def is_hook_complete(work: ManifestWork) -> bool:
-    """Whether every Job and Pod of a hook has come to its good end."""
+    """Whether every Job and Pod of a hook has succeeded."""
     available = _current(work, AVAILABLE)
     if available is None or available.status != "True":
         return False

@@ -1,7 +1,7 @@
-"""Which credentials an addon's agent gets, as whom, and where it runs: what of its status the registration agent goes by.
+"""The registrations in an addon's status, which the registration agent uses: credentials, identities, and the namespace.
 
-Subjects follow from names alone. The status, which agents write, is read for one thing only: the driver by which the agent of this
-cluster wants its kube client, and that chooses between two identities that are both its own.
+Identities follow from names alone. Of the status, which agents write, only one field is used: the driver of this cluster's kube
+client, which selects one of two identities that both belong to the agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _APPLIED: Final = "Registration of the addon agent is configured"
 
 
 def register(draft: StatusDraft, addon: ManagedClusterAddOn, agent: Agent, refused: str) -> None:
-    """`refused` is why its permissions could not be given, if so."""
+    """`refused` is why its permissions could not be granted, if so."""
     cluster, name = addon.metadata.namespace, addon.metadata.name
     driver = draft.status.kube_client_driver
     draft.put(

@@ -1,9 +1,9 @@
-"""Lets a ManagedClusterAddOn go that is being deleted: its hooks run first, then what is hosted elsewhere is taken away.
+"""Deletes a ManagedClusterAddOn's objects: its hooks run first, then its hosted works are deleted.
 
-While hooks run, works follow the addon as before: an addon may have to change what it deployed to be removable. A hook that cannot
-run any more is passed over, with an event: its cluster is gone or given up (`lifecycle.given_up`), or nothing is left to render it
-from. That is believed only after a while: just after a start, configurations are not known yet. An addon that cannot be rendered
-for another reason is waited for, unless its cluster is being deleted.
+While hooks run, works are updated as before: an addon may have to change its deployment for its removal. A hook that can no longer
+run is skipped, with an event: its cluster is gone or given up (`lifecycle.given_up`), or it cannot be rendered since its
+configurations are gone. The latter is accepted only after a while, since configurations are not known just after a start. Other
+rendering errors block the removal, unless the cluster is being deleted.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from muster.runtime.controller import ControllerContext
 log = get_logger("muster.addon.framework.removal")
 
 MISSING_FOR: Final = 60.0
-"""Seconds after which a configuration that a hook is rendered from, and that nobody has seen, is taken to be gone."""
+"""Seconds after which a hook's configuration that was never seen is taken for deleted."""
 
 
 class NotRemoved(Exception):
-    """Something that has to go with an addon, or run before, could not be written."""
+    """Some objects could not be deleted, or a hook could not be created."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Removal:
         self._events = context.events
         self._clock = context.clock
         self._missing: dict[ObjectKey, float] = {}
-        """Since when the configurations of an addon with hooks are missed."""
+        """Since when the configurations of an addon with hooks are missing."""
         self._works = works
         self._writer = writer
         self._deployment = deployment
 
     async def remove(self, addon_context: AddonContext, draft: StatusDraft, rendering: RenderedAgent) -> float | None:
-        """Gives the seconds after which to look again, where only time will tell."""
+        """Returns the seconds until the next check, if no event will trigger it."""
         if lifecycle.without_unneeded(addon_context.addon.metadata.finalizers) == addon_context.addon.metadata.finalizers:
             return None
         agent = rendering.agent
@@ -89,19 +89,19 @@ class Removal:
 
     async def _let_go(self, addon_context: AddonContext, draft: StatusDraft) -> None:
         if lifecycle.without_unneeded(addon_context.addon.metadata.finalizers):
-            # Somebody else holds it longer, and there is somebody to read how its hooks ended.
+            # Another finalizer remains, so the result of the hooks can still be read.
             addon_context = await self._writer.report(addon_context, draft)
         await self._writer.release(addon_context)
 
     async def _begin(self, addon_context: AddonContext, draft: StatusDraft, hook: _Hook) -> str:
-        """Write the work of a hook that can run; gives why it could not be written."""
+        """Write the work of a hook that can run; returns why it could not be written."""
         if not hook.manifests or lifecycle.given_up(hook.cluster, hook.site.namespace):
             return ""
         addon = msgspec.structs.replace(addon_context.addon, status=draft.status)
         return await write_works(self._works, addon_context.key, [hook_work(hook.site, addon, hook.manifests)], ())
 
     def _waits_for(self, addon_context: AddonContext, draft: StatusDraft, rendering: RenderedAgent, hook: _Hook) -> str:
-        """What of a hook is waited for; empty when nothing is."""
+        """What a hook waits for; empty if it is done."""
         name = hook.site.hook_name
         if reason := lifecycle.given_up(hook.cluster, hook.site.namespace):
             return self._pass_over(addon_context, draft, name, reason)
@@ -136,7 +136,7 @@ class Removal:
 
 
 def _hooks(addon_context: AddonContext, manifests: Sorted) -> Iterator[_Hook]:
-    """Those that the addon's finalizers say have to run."""
+    """The hooks that the addon's finalizers require."""
     finalizers = addon_context.addon.metadata.finalizers
     if PRE_DELETE in finalizers:
         yield _Hook(addon_context.site, addon_context.cluster, manifests.managed_hooks)

@@ -1,7 +1,7 @@
-"""An addon's agent on one cluster, rendered once for everything that a pass needs of it.
+"""The rendered agent of an addon on one cluster, once per reconcile.
 
-Nothing is rendered before its configurations are there. One that was rendered with other configurations than are wanted (somebody
-edited one, and it is not this cluster's turn) serves to know how its health is told, and is not deployed.
+Nothing is rendered before its configurations exist. An agent rendered with other configurations than the desired ones (one was
+edited, and is not released for this cluster) is only used for its health, and not deployed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from muster.api.meta import is_true
 @dataclass(frozen=True)
 class RenderedAgent:
     agent: Agent | None = None
-    """None while its configurations are not there, or where it could not be rendered."""
+    """None while its configurations do not exist, or if it could not be rendered."""
     problem: str = ""
-    """Why it could not, or is not to be deployed."""
+    """Why it could not be rendered, or must not be deployed."""
     current: bool = False
-    """With the configurations that are wanted."""
+    """Rendered with the desired configurations."""
 
     @property
     def deployable(self) -> Agent | None:
@@ -47,12 +47,12 @@ def render(
     *,
     awaited: bool = False,
 ) -> RenderedAgent:
-    """`awaited`: somebody else will say when it is configured, and it is not begun before."""
+    """`awaited`: another process will configure it first."""
     if resolved.missing or (addon.needs_configuration and not resolved.configs):
         return RenderedAgent()
     never = not draft.status.config_references and not is_true(draft.status.conditions, CONFIGURED)
     if never and (awaited or draft.condition(CONFIGURED) is not None):
-        # Not planned yet, or not this cluster's turn: without its first configuration it is not begun.
+        # Without a plan, or not released for this cluster: it is not deployed without its first configuration.
         return RenderedAgent()
     as_wanted = msgspec.structs.replace(installed, status=draft.status)
     try:

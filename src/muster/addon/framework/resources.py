@@ -1,4 +1,4 @@
-"""Under which resource the hub serves the kinds of manifests: what is known of them before a cluster says more."""
+"""The resources of manifests' kinds, from the hub's discovery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ServedResources:
         self._mapper = RESTMapper(client, clock=clock)
 
     async def plurals(self, manifests: Iterable[Object]) -> dict[tuple[str, str], str]:
-        """By group and kind, of manifests that have to be named by their resource. Raises KubeError when the hub is away."""
+        """By group and kind, for manifests that must be named by their resource. Raises KubeError if the hub is unreachable."""
         found: dict[tuple[str, str], str] = {}
         for manifest in manifests:
             key = manifest_key(manifest)

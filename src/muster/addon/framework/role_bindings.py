@@ -1,8 +1,8 @@
-"""The roles on the hub that an addon's agent of one cluster is bound to: one RoleBinding for each role, cluster and namespace.
+"""RoleBindings on the hub for an addon's agents: one for each role, cluster and namespace.
 
-Whom a binding names is computed here, from the cluster and the addon, and never read from a status. The name says everything that
-makes it different from others, so no two clusters and no two permissions ever write the same object. Labels say whose it is: that
-is how it is found again when the ManagedClusterAddOn is gone, by a process that has been restarted since.
+The subject is computed from the cluster and the addon, and never read from a status. The name contains everything that
+distinguishes a binding, so no two clusters or permissions share an object. Labels have its owner: by them it is found again after a
+restart, even if the ManagedClusterAddOn is gone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from muster.machinery.objects import ObjectKey
 from muster.runtime.install import RBAC_GROUP
 
 MANAGED_BY_LABEL: Final = "addon.open-cluster-management.io/permissions-of"
-"""Which process keeps the binding (ours): others leave it alone."""
+"""The process that manages the binding (ours): others ignore it."""
 
 
 class BindingSubject(Record):
-    """Somebody whom a binding names."""
+    """A subject of a binding."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class BindingSubject(Record):
 
 
 class RoleBinding(TypedObject):
-    """Binds somebody to a role in one namespace."""
+    """Kubernetes' RoleBinding."""
 
     resource = ResourceType(RBAC_GROUP, "v1", "RoleBinding", "rolebindings", "Namespaced", status=False)
 
@@ -41,7 +41,7 @@ class RoleBinding(TypedObject):
 
 
 def wanted_bindings(addon: ManagedClusterAddOn, agent: Agent, drivers: Sequence[str], process: str) -> dict[ObjectKey, RoleBinding]:
-    """`drivers` are those by which the agent may prove itself: while one takes over from another, both identities count."""
+    """`drivers` are the agent's registration drivers: during a change of the driver, both identities are bound."""
     wanted = (_binding(addon, client, one, drivers, process) for client, one in _requests(agent))
     return {ObjectKey(one.metadata.namespace, one.metadata.name): one for one in wanted}
 
@@ -84,7 +84,7 @@ def name_prefix(cluster: str, addon: str) -> str:
 
 
 def owner_reference(addon: ManagedClusterAddOn) -> OwnerReference:
-    """As upstream's: the version that it works with is left to the server to convert."""
+    """As upstream's, with its apiVersion, which the server converts."""
     return OwnerReference(
         api_version=addon.resource.api_version,
         kind=addon.resource.kind,
@@ -96,7 +96,7 @@ def owner_reference(addon: ManagedClusterAddOn) -> OwnerReference:
 
 
 def owner_of(binding: RoleBinding) -> ObjectKey | None:
-    """Whose it is."""
+    """The ManagedClusterAddOn of a binding."""
     labels = binding.metadata.labels
     cluster, addon = labels.get(CLUSTER_LABEL, ""), labels.get(ADDON_LABEL, "")
     if not cluster or not addon or not binding.metadata.name.startswith(name_prefix(cluster, addon)):

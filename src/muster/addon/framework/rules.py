@@ -1,8 +1,9 @@
-"""What the framework's controllers may do on a hub, and nothing else.
+"""The permissions of the framework's controllers on a hub.
 
-Roles that addons ask for are bound only by somebody who holds them: the API server sees to that. An administrator lets the addon
-manager bind a role by labelling a ClusterRole with the same rules `open-cluster-management.io/aggregate-to-addon-manager: "true"`:
-the aggregated role, to which the manager is bound, then has them.
+By RBAC's escalation check, roles that addons request can only be bound by an account that has their permissions. An administrator
+lets the addon manager bind a role by labelling a ClusterRole with the same rules
+`open-cluster-management.io/aggregate-to-addon-manager: "true"`: they become part of the aggregated role, to which the manager is
+bound.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from muster.runtime.install import RBAC_GROUP, READ, rule
 
 AGGREGATED_ROLE: Final = "open-cluster-management:addon-manager:aggregated"
 AGGREGATION_RULES: Final[tuple[Document, ...]] = (rule(RBAC_GROUP, ["clusterroles"], READ, [AGGREGATED_ROLE]),)
-"""To hear that an administrator lets the addon manager bind other roles. Processes of other addons have rights of their own."""
+"""To watch the roles that administrators permit. Processes of other addons have permissions of their own."""
 RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], READ),
     rule(ADDON_GROUP, ["clustermanagementaddons"], READ),
     rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "patch"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
-    # Where the server asks whoever names an owner that blocks deletion for this right.
+    # Required by OwnerReferencesPermissionEnforcement for blockOwnerDeletion.
     rule(ADDON_GROUP, ["managedclusteraddons/finalizers"], ["update"]),
     rule(WORK_GROUP, ["manifestworks"], [*READ, "create", "patch", "delete"]),
     rule(RBAC_GROUP, ["rolebindings"], [*READ, "create", "patch", "delete"]),

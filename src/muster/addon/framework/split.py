@@ -1,8 +1,8 @@
-"""How manifests are divided among works: no work larger than the limit, and a manifest stays where it is.
+"""Distributes manifests among works: no work above the size limit, and manifests stay in their work.
 
-A manifest that moves from one work to another is deleted and made again on the cluster in between, therefore only what no longer
-fits beside the others moves. New manifests go where most room is, and into a new work where there is none. One that is larger than
-the limit by itself has a work for itself. Every manifest is in exactly one work.
+A manifest that moves to another work is deleted and created again on the cluster, therefore only manifests that no longer fit move.
+New manifests go to the work with the most room, and to a new work if there is none. A manifest above the limit has its own work.
+Every manifest is in exactly one work.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 LARGEST_WORK: Final = 500 * 1024
-"""Bytes of manifests that a hub takes in one work."""
+"""The hub's limit for the manifests of one work, in bytes."""
 LIMIT: Final = LARGEST_WORK * 8 // 10
-"""The rest is room for what else is in a work."""
+"""The rest is for the other fields of a work."""
 
 
 def split(sizes: Mapping[K, int], present: Mapping[int, Sequence[K]], limit: int = LIMIT) -> dict[int, tuple[K, ...]]:
-    """By the number of the work, what is in it. `sizes` are the manifests in their order, `present` what works hold now."""
+    """The contents of works by number. `sizes` are the manifests in order, `present` the current contents of works."""
     works: dict[int, list[K]] = {}
     used: dict[int, int] = {}
     placed: set[K] = set()

@@ -1,7 +1,7 @@
-"""The status of a ManagedClusterAddOn while a pass makes it: everybody puts in a part, and it is written once.
+"""The status of a ManagedClusterAddOn during a reconcile: each step sets its part, and it is written once.
 
-Conditions are dated by when their status changed, so saying the same again leaves the draft equal to what was read, and nothing is
-written. Their types, reasons and messages are OCM's: clients, rollouts and people's scripts know them.
+lastTransitionTime changes with the status of a condition only, so without changes the draft equals the stored status, and nothing
+is written. Types, reasons and messages are OCM's: clients, rollouts and scripts depend on them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOSTING_CLUSTER_VALIDITY: Final = "HostingClusterValidity"
 HOOK_COMPLETED: Final = "HookManifestCompleted"
 
 LONGEST_MESSAGE: Final = 32768
-"""What the definition allows; what servers and addons say is cut to it."""
+"""The maximum in the CRD; longer messages are truncated."""
 
 
 class StatusDraft:
@@ -35,7 +35,7 @@ class StatusDraft:
         self.status = msgspec.structs.replace(self.status, **fields)
 
     def set(self, kind: str, status: bool | None, reason: str, message: str) -> None:
-        """None is Unknown."""
+        """A status of None is Unknown."""
         word = "Unknown" if status is None else str(status)
         condition = Condition(type=kind, status=word, reason=reason, message=message[:LONGEST_MESSAGE])
         self.put(conditions=with_condition(self.status.conditions, condition, self._now))

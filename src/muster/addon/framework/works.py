@@ -1,8 +1,8 @@
-"""The works that bring an addon's agent to its cluster, and to the cluster that hosts it: what they should be, and whose they are.
+"""The works of an addon's agent, on its cluster and on the hosting one: desired state and ownership.
 
-Works are told by name: `addon-<a>-deploy-<n>` on the addon's own cluster, `addon-<a>-deploy-hosting-<c>-<n>` on the hosting one,
-and the hooks' accordingly. On the own cluster the ManagedClusterAddOn owns them; across namespaces a label says whose they are.
-Every work carries all rules of the addon, so a manifest that moves takes nothing with it.
+Works are identified by name: `addon-<a>-deploy-<n>` on the addon's own cluster, `addon-<a>-deploy-hosting-<c>-<n>` on the hosting
+one, and hooks accordingly. On the own cluster the ManagedClusterAddOn owns them; across namespaces a label has the owner. Every
+work has all manifest configurations of the addon, so they need not move with a manifest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WELL_KNOWN: Final = FeedbackRule(type="WellKnownStatus")
 
 @dataclass(frozen=True)
 class WorkNamespace:
-    """Where works of an addon are: on its own cluster, or on one that hosts it."""
+    """The namespace of works of an addon: of its own cluster, or of the hosting one."""
 
     addon: str
     cluster: str
@@ -61,7 +61,7 @@ class WorkNamespace:
         return f"addon-{self.addon}-pre-delete" + (f"-hosting-{self.cluster}" if self.hosting else "")
 
     def number(self, work: ManifestWork) -> int | None:
-        """Of a deploy work of this site; None of any other."""
+        """The number of a deploy work of this site; None for any other."""
         metadata = work.metadata
         if metadata.namespace != self.namespace or not metadata.name.startswith(self.deploy_prefix):
             return None
@@ -77,7 +77,7 @@ class WorkNamespace:
 
 @dataclass(frozen=True)
 class WorkRules:
-    """What all works of an addon carry."""
+    """The fields that all works of an addon share."""
 
     configs: tuple[ManifestConfig, ...] = ()
     deletion: DeleteOption | None = None
@@ -85,12 +85,12 @@ class WorkRules:
 
 @dataclass(frozen=True)
 class WantedWork:
-    """A work as it should be, but for what others may add."""
+    """The desired state of a work, without fields that others may add."""
 
     key: ObjectKey
     labels: Mapping[str, str]
     hashes: str
-    """Of its configurations; empty if it has none."""
+    """The hashes of its configurations; empty if it has none."""
     owner: OwnerReference | None
     manifests: tuple[Object, ...]
     rules: WorkRules
@@ -100,13 +100,13 @@ class WantedWork:
         return self._laid_over({**kind, "metadata": {"namespace": self.key.namespace, "name": self.key.name}})
 
     def changed(self, work: ManifestWork) -> Object | None:
-        """What is there with what should be; None where it is so. Foreign labels, annotations and fields stay."""
+        """The existing work with the desired fields; None if it has them. Other labels, annotations and fields stay."""
         metadata = work.metadata
         as_wanted = (
             self.labels.items() <= metadata.labels.items()
             and metadata.annotations.get(CONFIG_HASH_ANNOTATION, "") == self.hashes
             and (self.owner is None or self.owner in metadata.owner_references)
-            # Read, not as bytes: servers fill in defaults.
+            # Compared decoded, not as bytes: servers add defaults.
             and (work.spec.manifest_configs, work.spec.delete_option) == (self.rules.configs, self.rules.deletion)
             and manifests_of(work) == list(self.manifests)
         )
@@ -145,7 +145,7 @@ def work_rules(agent: Agent, manifests: Sequence[Object], served: Mapping[tuple[
 def with_feedback(
     configs: Sequence[ManifestConfig], manifests: Sequence[Object], kinds: Mapping[tuple[str, str], str]
 ) -> list[ManifestConfig]:
-    """The rules, and that manifests of these kinds report how they are."""
+    """The manifest configurations, with feedback rules for these kinds."""
     found = list(configs)
     for manifest in manifests:
         key = manifest_key(manifest)
@@ -167,7 +167,7 @@ def _orphan(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tuple
 def deploy_works(
     site: WorkNamespace, addon: ManagedClusterAddOn, manifests: Sequence[Object], rules: WorkRules, present: Sequence[ManifestWork]
 ) -> list[WantedWork]:
-    """What should be there; deploy works of the site that are not among them should not."""
+    """The desired deploy works; other deploy works of the site must be deleted."""
     by_key = {manifest_key(manifest): manifest for manifest in manifests}
     sizes = {key: len(orjson.dumps(one)) for key, one in by_key.items()}
     held = {number: manifest_keys(work) for work in present if (number := site.number(work)) is not None}
@@ -205,7 +205,7 @@ def manifest_keys(work: ManifestWork) -> list[ManifestKey]:
 
 
 def work_hashes(work: ManifestWork) -> Mapping[str, Any] | None:
-    """The configurations that a work was rendered with; None where that cannot be read."""
+    """The hashes of the configurations that a work was rendered with; None if they cannot be decoded."""
     text = work.metadata.annotations.get(CONFIG_HASH_ANNOTATION, "")
     if not text:
         return {}
@@ -217,7 +217,7 @@ def work_hashes(work: ManifestWork) -> Mapping[str, Any] | None:
 
 
 def owner_of(work: ManifestWork) -> ObjectKey | None:
-    """Of which ManagedClusterAddOn it is, by its labels."""
+    """Its ManagedClusterAddOn, by its labels."""
     labels = work.metadata.labels
     addon = labels.get(ADDON_LABEL, "")
     return ObjectKey(labels.get(ADDON_NAMESPACE_LABEL) or work.metadata.namespace, addon) if addon else None

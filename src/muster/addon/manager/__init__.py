@@ -1,6 +1,6 @@
-"""The addon manager: where addons are installed, with which configurations, and whose turn it is to have them.
+"""The addon manager: installs addons on clusters, and rolls out their configurations.
 
-Everything here is on the level of a ClusterManagementAddOn. What is decided for single clusters goes to `muster.addon.plans`; of
+Its controllers work on ClusterManagementAddOns. Decisions for single clusters are passed on by `muster.addon.plans`; of
 ManagedClusterAddOns only the metadata is written here.
 """
 

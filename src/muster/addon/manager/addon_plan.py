@@ -1,12 +1,11 @@
-"""What is planned for an addon, as a function of what is there: who has it with which configurations, and whose turn it is.
+"""The plan of an addon, as a pure function: its clusters with their configurations, and the state of the rollout.
 
-Every placement of the install strategy has a share: the clusters that it chose and no later placement did. A share is rolled out
-by its strategy: a cluster that has not been given its configurations yet waits for its turn, one that has keeps them. What no
-placement chose is given its configurations at once, as an addon that is installed by hand.
+Every placement of the install strategy has a share: the clusters that it and no later placement selected. A share is rolled out by
+its strategy: a cluster without its configurations waits for its turn, one with them keeps them. Clusters without a placement get
+their configurations at once, as with a manual installation.
 
-A placement that is not there has chosen nobody that could be known, and it takes nothing with it: what nobody else chose stays as
-it is, with the configurations that it was given. A strategy that cannot be followed gives nobody anything new, and the progression
-says what is wrong with it.
+A missing placement has no known clusters, and changes nothing: clusters that no other placement selects keep their configurations.
+An invalid strategy changes no cluster, and the progression has the error.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from muster.placement.rollout import BadStrategy, Group, Progress, Rollout, Stat
 
 @dataclass(frozen=True)
 class PlacementState:
-    """A placement that is there."""
+    """An existing placement."""
 
     decisions: Sequence[PlacementDecision] = ()
     clusters_per_group: int | str = "100%"
     complete: bool = True
-    """Whether the decisions are as many as the placement says it has made."""
+    """Whether there are as many decisions as the placement's status reports."""
 
     @property
     def chosen(self) -> frozenset[str]:
@@ -45,35 +44,35 @@ class PlacementState:
 
 @dataclass(frozen=True)
 class AddonSnapshot:
-    """All that a plan follows from."""
+    """All inputs of a plan."""
 
     addon: ClusterManagementAddOn
     placements: Mapping[ObjectKey, PlacementState]
     installed: Mapping[str, InstalledAddon]
     """By cluster."""
     hash_of: Callable[[ConfigKey], str]
-    """Of a configuration, empty where there is none."""
+    """The hash of a configuration, empty if it does not exist."""
     now: datetime
 
 
 @dataclass(frozen=True)
 class PlacementShare:
-    """Of a placement of the install strategy."""
+    """The share of a placement of the install strategy."""
 
     strategy: PlacementStrategy
     configs: Configs
     missing: bool = False
     selected: frozenset[str] = frozenset()
-    """Whom the placement chose."""
+    """The clusters that the placement selected."""
     clusters: frozenset[str] = frozenset()
-    """Those among them for whom its configurations count."""
+    """Those among them to which its configurations apply."""
     problem: str = ""
-    """Why its strategy cannot be followed."""
+    """Why its strategy is invalid."""
     rollout: Rollout = field(default_factory=Rollout)
     done: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
     upgrading: frozenset[str] = frozenset()
-    """Those that have been given the configurations or are about to, and have not succeeded for long enough."""
+    """Those that have been given the configurations or are about to be, and have not succeeded for the minimum time."""
 
     @property
     def key(self) -> ObjectKey:
@@ -83,14 +82,14 @@ class PlacementShare:
 @dataclass(frozen=True)
 class AddonPlan:
     plan: AddonPlans | None
-    """None where somebody else manages the addon."""
+    """None if another program manages the addon."""
     shares: tuple[PlacementShare, ...] = ()
     kept: frozenset[str] = frozenset()
-    """Clusters on which it was installed by hand and that no placement chose."""
+    """Clusters with a manual installation that no placement selected."""
 
     @property
     def again(self) -> datetime | None:
-        """When time alone may change the plan."""
+        """The time at which the plan may change without an event."""
         return min((share.rollout.again for share in self.shares if share.rollout.again is not None), default=None)
 
 
@@ -124,7 +123,7 @@ def plan_addon(world: AddonSnapshot) -> AddonPlan:
 
 @dataclass
 class _Cards:
-    """What clusters are given: mostly the same for all of a share, so it is put together once."""
+    """The planned configurations, which most clusters of a share have in common, so they are cached."""
 
     hash_of: Callable[[ConfigKey], str]
     _made: dict[tuple[ConfigKey, ...], tuple[tuple[PlannedConfig, ...], dict[ConfigKey, str]]] = field(default_factory=dict)
@@ -158,7 +157,7 @@ def _divided(world: AddonSnapshot, defaults: Configs) -> list[tuple[PlacementSha
         if state is None:
             lost.append(share)
         else:
-            # A later placement that is lost may have chosen some of them, and had precedence.
+            # A later missing placement may have selected some of them, with precedence.
             kept = frozenset(
                 cluster
                 for cluster, one in (world.installed.items() if lost else ())
@@ -172,12 +171,12 @@ def _divided(world: AddonSnapshot, defaults: Configs) -> list[tuple[PlacementSha
 
 
 def _is_held_by(addon: InstalledAddon, share: PlacementShare) -> bool:
-    """Whether an addon has been given what a share gives it."""
+    """Whether an addon has been given the configurations of a share."""
     return addon.holds(in_order(overridden(share.configs, addon.own)))
 
 
 def _complete(strategy: PlacementStrategy, state: PlacementState | None) -> PlacementStrategy:
-    """A progressive strategy that does not say how many at once takes as many as the placement has in a group."""
+    """A progressive strategy without maxConcurrency uses the size of the placement's groups."""
     rollout = strategy.rollout_strategy
     progressive = rollout.progressive or RolloutProgressive()
     if state is None or rollout.type != "Progressive" or progressive.max_concurrency not in (None, 0, ""):
@@ -190,7 +189,7 @@ def _complete(strategy: PlacementStrategy, state: PlacementState | None) -> Plac
 def _rolled_out(
     share: PlacementShare, groups: Sequence[Group], world: AddonSnapshot, cards: _Cards
 ) -> tuple[PlacementShare, dict[str, Planned]]:
-    """The share as far as it has come, and what its clusters are given."""
+    """The rollout of a share, and the configurations of its clusters."""
     configs: dict[str, tuple[PlannedConfig, ...]] = {}
     known: dict[str, Progress] = {}
     for cluster in sorted(share.clusters):
@@ -219,8 +218,8 @@ def _rolled_out(
 
 
 def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[PlacementShare], cards: _Cards) -> Planned:
-    """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it,
-    and is told to wait only for what it does not have."""
+    """For a cluster without a placement. If it has the configurations of a placement that is missing now, it keeps them, and waits
+    only for the others."""
     if not lost or not addon.held:
         return Planned(cards.of(defaults, addon)[0], released=True)
     share = next((one for one in reversed(lost) if _is_held_by(addon, one)), None)

@@ -1,9 +1,8 @@
-"""Annotations of a ManagedCluster that its addons have too, and who put them there.
+"""Annotations of a ManagedCluster that are copied to its addons, and their field manager.
 
-What of a ManagedCluster's annotations is about addons (a hosting cluster, values, registries) goes to its ManagedClusterAddOns of
-addons that are installed by placements, and goes from there when it goes from the cluster. Only what this manager put there is ever
-taken away, which the server's books on field managers tell, so it is known after a restart too: what people or the conversion
-between versions of the API put on a ManagedClusterAddOn stays.
+Annotations of a ManagedCluster about addons (a hosting cluster, values, registries) are copied to its ManagedClusterAddOns that
+placements install, and removed with the cluster's. Only annotations that this manager set are removed, which managedFields show,
+also after a restart: those set by users or by API conversion stay.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from muster.machinery.objects import Object
 
 FIELD_MANAGER: Final = "muster-addon-manager"
 _OF_ADDONS_ONLY: Final = frozenset((MANUAL_ANNOTATION, LIFECYCLE_ANNOTATION, INSTALL_NAMESPACE_ANNOTATION))
-"""They say something of one addon. The last stands for a field of the spec in the other version of the API."""
+"""Annotations about a single addon. The last one represents a field of the spec in the other API version."""
 
 
 def passed_on(cluster: Mapping[str, str]) -> dict[str, str]:
-    """What of a cluster's annotations its addons have too."""
+    """The annotations of a cluster that are copied to its addons."""
     return {name: value for name, value in cluster.items() if name.startswith(GROUP) and name not in _OF_ADDONS_ONLY}
 
 
 def put_here(document: Object) -> frozenset[str]:
-    """Annotations of an object that this manager has written last."""
+    """The annotations of an object that this manager owns."""
     found: set[str] = set()
     for entry in document["metadata"].get("managedFields") or ():
         if entry.get("manager") == FIELD_MANAGER and not entry.get("subresource"):
@@ -37,7 +36,7 @@ def put_here(document: Object) -> frozenset[str]:
 
 
 def with_passed_on(present: Mapping[str, str], cluster: Mapping[str, str], put: frozenset[str]) -> Mapping[str, str]:
-    """The annotations that an addon is to have; `put` are those that this manager has put there."""
+    """The desired annotations of an addon; `put` are those that this manager owns."""
     wanted = passed_on(cluster)
     gone = {name for name in put if name.startswith(GROUP) and name not in wanted and name not in _OF_ADDONS_ONLY}
     if not gone and wanted.items() <= present.items():

@@ -1,13 +1,13 @@
-"""Installs addons on the clusters that the placements of their install strategy chose, and removes them from others.
+"""Installs addons on the clusters that the placements of their install strategy selected, and deletes them from others.
 
-A pass is: see who is chosen and who has it, make what is missing, delete what nobody wants. A ManagedClusterAddOn that was deleted
-though it is wanted is made again; one that is marked as installed by hand stays.
+A reconcile is: compare the selected clusters with the existing ManagedClusterAddOns, create the missing ones, delete the others. A
+selected one that was deleted is created again; one that is annotated as manually installed stays.
 
-What is not known takes nothing away: while a placement is missing, or has fewer decisions than it says, nothing is deleted, and
-before something is, the placements are looked for on the server itself, because a watch of decisions may be ahead of that of
-placements. A reference that is taken out of the install strategy does take its addons with it.
+Missing information deletes nothing: while a placement is missing, or has fewer decisions than its status reports, nothing is
+deleted, and before a deletion the placements are read from the server, because the watch of decisions may be ahead of that of
+placements. Removing a reference from the install strategy does delete its addons.
 
-A cluster may be chosen before the hub has made its namespace. That is no failure: it is looked for again, later and later.
+A cluster may be selected before its namespace exists. That is no error: it is retried with increasing delay.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ log = get_logger("muster.addon.installation")
 _ADDONS = served(ManagedClusterAddOn)
 FIRST_NAMESPACE_DELAY: Final = 0.05
 LONGEST_NAMESPACE_DELAY: Final = 30.0
-"""Seconds until a namespace that is missing is looked for again, at first and at most."""
+"""The longest delay in seconds between checks for a missing namespace."""
 
 
 class AddonsNotWritten(Exception):
-    """Some clusters could not be given the addon, or be freed of it; the message says which and why."""
+    """Some ManagedClusterAddOns could not be created or deleted; the message has the errors."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def installation_changes(
     installed: Mapping[str, InstalledAddon],
     takes_addons: Callable[[str], bool],
 ) -> InstallationChanges:
-    """On which clusters an addon is to be made or deleted. `takes_addons`: whether a cluster is there and stays."""
+    """The clusters on which an addon must be created or deleted. `takes_addons`: whether a cluster exists and is not being
+    deleted."""
     if not is_managed(addon) or not by_placements(addon) or addon.metadata.deletion_timestamp:
         return InstallationChanges()
     chosen = frozenset[str]().union(*(state.chosen for state in placements.values()))
@@ -78,7 +79,7 @@ class Installation:
         self._latest: MutationCache[ManagedClusterAddOn] = MutationCache(inventory.managed_addons, clock=context.clock)
         self._controller = context.controller("addon-installation", self.reconcile)
         self._namespace_delays: dict[str, Backoff] = {}
-        """Of addons that wait for a cluster's namespace."""
+        """The backoffs of addons that wait for a cluster's namespace."""
         inventory.synced_by(self._controller)
         inventory.addons.on_change(self._addon_changed)
         inventory.on_installed_change(self._installed_changed)
@@ -89,7 +90,7 @@ class Installation:
     async def run(self) -> None:
         await self._controller.run()
 
-    # What wakes an addon
+    # Watches
 
     def _addon_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
         if new is not None and (old is None or _looked_at(old) != _looked_at(new)):
@@ -108,7 +109,7 @@ class Installation:
             for addon in self._inventory.addons_for(one.metadata.name):
                 self._controller.enqueue(addon)
 
-    # A pass
+    # Reconcile
 
     async def reconcile(self, name: str) -> float | None:
         addon = self._inventory.addons.cache.named(name)
@@ -125,7 +126,7 @@ class Installation:
             if not self._is_made(name, cluster)
         )
         deletions = [(cluster, partial(self._delete, name, installed[cluster])) for cluster in delete if cluster in installed]
-        # A decision that names no cluster leads nowhere: that is the ValueError.
+        # A decision without a cluster name is a ValueError.
         failed = await write_each(chain(creations, deletions), (KubeError, ValueError))
         if failed:
             raise AddonsNotWritten(failures_text(failed))
@@ -157,7 +158,7 @@ class Installation:
         return True
 
     def _is_made(self, name: str, cluster: str) -> bool:
-        """Just made, and the watch does not know yet."""
+        """It was just created, and is not in the cache yet."""
         return self._latest.snapshot(ObjectKey(cluster, name)) is not None
 
     async def _create(self, addon: ClusterManagementAddOn, cluster: str, missing: set[str]) -> None:
@@ -202,5 +203,5 @@ def _looked_at(addon: ClusterManagementAddOn) -> tuple[object, ...]:
 
 
 def _stays(cluster: ManagedCluster) -> tuple[object, ...]:
-    """With a cluster that is accepted comes its namespace."""
+    """Accepted clusters get their namespace."""
     return bool(cluster.metadata.deletion_timestamp), cluster.spec.hub_accepts_client, cluster.metadata.uid

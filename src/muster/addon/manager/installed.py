@@ -1,7 +1,7 @@
-"""A ManagedClusterAddOn as planning looks at it: what its cluster wants of its own, what it has, and how it fares with that.
+"""The fields of a ManagedClusterAddOn for planning: its own configurations, those it was given, and their progress.
 
-Its status is written by the hub and by the cluster's agent, so nothing in it is taken for granted: a reference without an object is
-one that nothing is equal to, and a time that cannot be read is none. It decides about its own cluster's turn, and of nothing else.
+Its status is written by the hub and by the cluster's agent, so it may be invalid: a reference without an object equals nothing, and
+an invalid time is ignored. It affects only the rollout on its own cluster.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class InstalledAddon:
     cluster: str
     uid: str = ""
     own: tuple[AddOnConfig, ...] = ()
-    """Configurations that the ManagedClusterAddOn itself names."""
+    """Configurations in the ManagedClusterAddOn's own spec."""
     held: tuple[HeldConfig, ...] = ()
     reason: str = ""
-    """Why it is progressing or not."""
+    """The reason of the condition Progressing."""
     since: datetime | None = None
     manual: bool = False
-    """Installed by hand: no install strategy removes it."""
+    """Installed manually: no install strategy removes it."""
     deleting: bool = False
 
     @classmethod
@@ -71,18 +71,18 @@ class InstalledAddon:
         )
 
     def progress(self, wanted: dict[ConfigKey, str]) -> Progress | None:
-        """How it fares with these configurations, by their hashes; None if it does not have them yet."""
+        """Its progress with these configurations, by their hashes; None if it does not have them yet."""
         if len(self.held) != len(wanted) or {one.key: one.spec_hash for one in self.held} != wanted:
             return None
         if all(one.applied for one in self.held):
             return Progress(State.SUCCEEDED, self.since if self.reason == COMPLETED else None)
         if self.reason == FAILED:
             return Progress(State.FAILED, self.since)
-        # Before anything is known of its works it has no deadline.
+        # Before its works are reported there is no deadline.
         return Progress(State.PROGRESSING, self.since) if self.reason == IN_PROGRESS else Progress(State.PENDING)
 
     def holds(self, keys: tuple[ConfigKey, ...]) -> bool:
-        """Whether it has been given these, in whatever state."""
+        """Whether it has been given these, in any state."""
         return len(self.held) == len(keys) and {one.key for one in self.held} == set(keys)
 
 

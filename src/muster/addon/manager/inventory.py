@@ -1,8 +1,8 @@
-"""What the addon manager's controllers look at, kept by watches and found by index: never by looking through everything.
+"""The caches of the addon manager's controllers, with indexes for all lookups.
 
-Placements lead to the addons that refer to them, decisions to their placement, clusters to the decisions that name them. Of each
-ManagedClusterAddOn only what planning looks at is kept decoded (`InstalledAddon`), so that a pass over an addon on a thousand
-clusters decodes nothing; listeners are told when that changes, and not when an agent reports anything else.
+Indexes map placements to their addons, decisions to their placement, clusters to their decisions. Of each ManagedClusterAddOn only
+the fields for planning are kept decoded (`InstalledAddon`), so that a reconcile of an addon on a thousand clusters decodes nothing;
+listeners are called when these fields change, and not for other reports of agents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.runtime.controller import Controller, ControllerContext
 _BY_PLACEMENT: Final = "addon manager: placement"
 _BY_CLUSTER: Final = "addon manager: cluster"
 InstalledListener = Callable[[str, InstalledAddon | None, InstalledAddon | None], None]
-"""Called with the addon's name, what it was on a cluster, and what it is."""
+"""Called with the addon's name, and its old and new fields on a cluster."""
 
 
 class Inventory:
@@ -43,17 +43,17 @@ class Inventory:
         self.managed_addons.on_change(self._installed_changed)
 
     def synced_by(self, controller: Controller[ObjectKey] | Controller[str]) -> None:
-        """A controller that looks at all of this begins when it is complete."""
+        """Start a controller only once all of these caches are synced."""
         for informer in (self.addons, self.managed_addons, self.clusters, self.placements, self.decisions):
             controller.depend(informer)
 
-    # Looking
+    # Lookups
 
     def installed(self, addon: str) -> Mapping[str, InstalledAddon]:
         return self._installed.get(addon, {})
 
     def placements_of(self, addon: ClusterManagementAddOn) -> dict[ObjectKey, PlacementState]:
-        """Those of its placements that are there; one that is being deleted is not."""
+        """The existing placements of the addon, without those being deleted."""
         found = {}
         for key in _placements_of(addon):
             placement = self.placements.cache.get(key)
@@ -67,13 +67,13 @@ class Inventory:
         selected, scheduled = placement.status.number_of_selected_clusters, placement.metadata.annotations.get(DISABLED) != "true"
         return PlacementState(decisions, state.clusters_per_group, not scheduled or len(state.chosen) >= selected)
 
-    # Who is concerned
+    # Affected objects
 
     def addons_with(self, placement: ObjectKey) -> list[str]:
         return [addon.metadata.name for addon in self.addons.cache.by_index(_BY_PLACEMENT, str(placement))]
 
     def addons_for(self, cluster: str) -> list[str]:
-        """Addons with a placement that chose the cluster."""
+        """The addons with a placement that selected the cluster."""
         placements = {placement_of(decision) for decision in self.decisions.cache.by_index(_BY_CLUSTER, cluster)}
         return sorted({addon for placement in placements for addon in self.addons_with(placement)})
 

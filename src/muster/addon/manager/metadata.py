@@ -1,6 +1,7 @@
-"""Keeps the metadata of every ManagedClusterAddOn that has a ClusterManagementAddOn: its owner, and what its cluster passes on.
+"""Reconciles the metadata of every ManagedClusterAddOn with a ClusterManagementAddOn: its owner, and the annotations of its
+cluster.
 
-Every addon is owned, also one that was enabled by hand; registration and deployment wait for that. Annotations are passed on for
+Every addon gets an owner, also a manually installed one; registration and deployment wait for that. Annotations are copied to
 addons that placements install.
 """
 
@@ -35,7 +36,7 @@ class AddonMetadata:
     async def run(self) -> None:
         await self._controller.run()
 
-    # What wakes a ManagedClusterAddOn
+    # Watches
 
     def _managed_addon_changed(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
         if new is not None and (old is None or _looked_at(old) != _looked_at(new)):
@@ -52,7 +53,7 @@ class AddonMetadata:
         for addon in self._inventory.managed_addons.cache.in_namespace(new.metadata.name):
             self._controller.enqueue(key_of(addon))
 
-    # A pass
+    # Reconcile
 
     async def reconcile(self, key: ObjectKey) -> None:
         found = self._latest.get(key)

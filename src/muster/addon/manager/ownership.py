@@ -1,4 +1,4 @@
-"""Whose a ManagedClusterAddOn is: the ClusterManagementAddOn of its name, its controller, which takes it along when it goes."""
+"""The owner of a ManagedClusterAddOn: the ClusterManagementAddOn of its name, as controller reference."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def owner_of(addon: ClusterManagementAddOn) -> OwnerReference:
 
 
 def with_owner(present: tuple[OwnerReference, ...], addon: ClusterManagementAddOn) -> tuple[OwnerReference, ...]:
-    """The owners with the addon among them. One of its name with another uid was before it, and is no more. An object has one
-    controller: where somebody else is it already, the addon is an owner beside."""
+    """The owner references with that of the addon. One with its name and another uid is of a deleted predecessor. An object has one
+    controller: if there is another one, the addon becomes a non-controller owner."""
     others = tuple(one for one in present if not _is_addon(one))
     owner = owner_of(addon)
     if any(one.controller for one in others):
         owner = msgspec.structs.replace(owner, controller=False)
     ours = [one for one in present if _is_addon(one)]
     if len(ours) == 1 and (ours[0].name, ours[0].uid, ours[0].controller) == (owner.name, owner.uid, owner.controller):
-        # Which version of the API it names makes no difference.
+        # The apiVersion of the reference does not matter.
         return present
     return (*others, owner)
 

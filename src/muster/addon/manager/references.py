@@ -1,7 +1,7 @@
-"""Which configurations an addon is to have: the addon's defaults, over them a placement's, over them the cluster's own.
+"""The desired configurations of an addon on a cluster: the addon's defaults, overridden by a placement's, overridden by its own.
 
-Each overrides by kind as a whole: a placement that names one configuration of a kind replaces all that there was of this kind. What
-is named twice counts once. Kinds are in order; within a kind the order is that of whoever named them.
+Each level overrides whole kinds: a placement with one configuration of a kind replaces all defaults of this kind. Duplicates are
+dropped. Kinds are sorted; within a kind the order is that of the level.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def in_order(configs: Configs) -> tuple[ConfigKey, ...]:
 
 
 def readable_kinds(addon: ClusterManagementAddOn) -> frozenset[ConfigKind]:
-    """Kinds of which the hub reads configurations for this addon. Whoever may write a ManagedClusterAddOn, in a namespace of one
-    cluster, can refer to anything there: it is read only where the addon itself has to do with its kind."""
+    """The kinds of configurations that the hub reads for this addon. A user who may write a ManagedClusterAddOn in a cluster's
+    namespace can refer to any object: it is read only if the addon itself supports its kind."""
     supported = {(kind.group, kind.resource) for kind in addon.spec.supported_configs}
     placed = {(config.group, config.resource) for strategy in addon.spec.install_strategy.placements for config in strategy.configs}
     return _COMMON_KINDS | supported | placed
 
 
 def referenced(addon: ClusterManagementAddOn, own: Iterable[tuple[AddOnConfig, ...]]) -> frozenset[ConfigKey]:
-    """Everything that some cluster may be given; `own` are the configurations that clusters have of their own."""
+    """All configurations that a cluster may be given; `own` are those in the specs of ManagedClusterAddOns."""
     configs = [default_configs(addon), *(overridden({}, placement.configs) for placement in addon.spec.install_strategy.placements)]
     configs += [overridden({}, one) for one in own if one]
     kinds = readable_kinds(addon)
@@ -60,7 +60,7 @@ def referenced(addon: ClusterManagementAddOn, own: Iterable[tuple[AddOnConfig, .
 
 
 def _reported(addon: ClusterManagementAddOn) -> Iterator[ConfigKey]:
-    """What the progressions of an addon refer to that nobody plans here: its hashes are kept true."""
+    """The references in the progressions of an addon that is not planned here: their hashes are kept up to date."""
     for progression in () if is_managed(addon) else addon.status.install_progressions:
         for config_reference in progression.config_references:
             if config_reference.desired_config is not None:

@@ -1,8 +1,8 @@
-"""Plans every ClusterManagementAddOn: what it decided goes to `Plans`, how far that has come into the addon's status.
+"""Plans every ClusterManagementAddOn: the plan is passed to `Plans`, its progress is written to the addon's status.
 
-A pass is: refer to the configurations, plan, hand the plan on, say so in one patch of the status. What wakes an addon: itself, its
-placements and their decisions, its configurations, what its ManagedClusterAddOns want and how they fare, and the time at which a
-rollout may go on. Reports of clusters come in crowds, so they wake it a moment later, all together.
+A reconcile is: refer to the configurations, plan, pass on the plan, update the status in one patch. It is triggered by the addon,
+its placements and their decisions, its configurations, the specs and progress of its ManagedClusterAddOns, and the time at which a
+rollout may continue. Reports of clusters are collected for a moment, because many come together.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from muster.runtime.controller import ControllerContext
 REPORT_DELAY: Final = 0.1
 """Seconds for which reports of clusters are collected."""
 JUST_AFTER: Final = 0.01
-"""Seconds that are added to a moment, so that it is over when a pass begins."""
+"""Seconds that are added to a deadline, so that it has passed when a reconcile begins."""
 _USER: Final = "rollout of "
 
 
 class ConfigsUnknown(Exception):
-    """The hub has not told yet of configurations that an addon refers to."""
+    """The state of configurations that an addon refers to is not known yet."""
 
 
 class Rollouts:
@@ -54,7 +54,7 @@ class Rollouts:
     async def run(self) -> None:
         await self._controller.run()
 
-    # What wakes an addon
+    # Watches
 
     def _addon_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
         one = new or old
@@ -78,7 +78,7 @@ class Rollouts:
             if user.startswith(_USER):
                 self._controller.enqueue(user.removeprefix(_USER))
 
-    # A pass
+    # Reconcile
 
     async def reconcile(self, name: str) -> float | None:
         addon = self._latest.get(ObjectKey("", name))
@@ -91,7 +91,7 @@ class Rollouts:
         return await self._plan(name, addon)
 
     async def _plan(self, name: str, addon: ClusterManagementAddOn) -> float | None:
-        # All of one moment: what comes while the hub is asked is for the next pass.
+        # All of one moment: changes during requests are for the next reconcile.
         installed, placements = dict(self._inventory.installed(name)), self._inventory.placements_of(addon)
         keys = referenced(addon, (one.own for one in installed.values()))
         if not await self._configs.refer(f"{_USER}{name}", keys):

@@ -1,7 +1,7 @@
-"""What the addon manager may do on a hub, beside what the framework needs: read what it plans from, and write the metadata of
-ManagedClusterAddOns and the status of ClusterManagementAddOns.
+"""The permissions of the addon manager on a hub, besides those of the framework: to read the inputs of plans, and to write the
+metadata of ManagedClusterAddOns and the status of ClusterManagementAddOns.
 
-Configurations of other kinds than these an administrator lets the manager's account read; until then they count as missing.
+An administrator must grant read access to other kinds of configurations; until then they count as missing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters", "placements", "placementdecisions"], READ),
     rule(GROUP, ["clustermanagementaddons", "addontemplates", "addondeploymentconfigs"], READ),
     rule(GROUP, ["clustermanagementaddons/status"], ["patch"]),
-    # Where the server asks whoever names an owner that blocks deletion for this right.
+    # Required by OwnerReferencesPermissionEnforcement for blockOwnerDeletion.
     rule(GROUP, ["clustermanagementaddons/finalizers"], ["update"]),
     rule(GROUP, ["managedclusteraddons"], [*READ, "create", "patch", "delete"]),
     rule("", ["configmaps"], READ),
-    # To hear of kinds of configurations that come and go.
+    # To notice CRDs of configurations that come and go.
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
     rule("apiregistration.k8s.io", ["apiservices"], READ),
 )

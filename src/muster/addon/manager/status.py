@@ -1,7 +1,7 @@
-"""What a ClusterManagementAddOn says of a plan: its default configurations, and per placement how far the rollout is.
+"""The status of a ClusterManagementAddOn: its default configurations, and per placement the progress of the rollout.
 
-A progression keeps what it knows of the past (which configurations were applied, which were good) as long as its references are
-among those that it had before; with other references it begins anew.
+A progression keeps its history (applied and known good configurations) as long as its references are among its former ones; with
+other references it starts anew.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _config(key: ConfigKey, spec_hash: str) -> ConfigSpecHash:
 def _with_hashes(
     progression: InstallProgression, kinds: Collection[ConfigKind], hash_of: Callable[[ConfigKey], str]
 ) -> InstallProgression:
-    """The progression of an addon that somebody else manages: whose turn it is and what was applied is for that one to say."""
+    """The progression of an addon that another program manages: the rollout and applied configurations are set by that."""
     references = []
     for one in progression.config_references:
         key = _key(one)

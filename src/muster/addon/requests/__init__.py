@@ -1,6 +1,6 @@
-"""Credentials of addons' agents, from the hub's side: signing requests approved and signed, and accounts whose tokens agents use.
+"""The hub's side of credentials of addons' agents: approval and signing of certificate requests, and accounts for tokens.
 
-`request` reads an addon's signing request and says what is wrong with it, `registrations` knows which credentials an addon asks for
-on a cluster, and `approval` and `signing` are the controllers that answer. `token_infrastructure` keeps what agents need that use
-tokens instead of certificates. `rules` is what all of it needs on the hub.
+`request` parses and validates an addon's signing request, `registrations` returns the credentials of an addon on a cluster, and
+`approval` and `signer` are the controllers. `token_infrastructure` reconciles the objects for agents with tokens instead of
+certificates. `rules` has the permissions on the hub.
 """

@@ -1,9 +1,9 @@
-"""The hub approves what addons' agents ask for themselves, and nothing else. It denies nothing, and leaves alone what addons ask
-that other processes serve.
+"""Approves certificate signing requests of addons' agents. It denies nothing, and ignores requests of addons that other processes
+serve.
 
-A request is approved if the cluster is accepted and has the addon, an agent of that cluster asks, and what would be signed is what
-the addon is registered for there (`request`). What does not fit stays pending and is looked at again when its cluster or addon
-changes; why is logged once.
+A request is approved if the cluster is accepted and has the addon, an agent of that cluster is the requestor, and the request
+matches one of the addon's registrations there (`request`). Other requests stay pending and are checked again when their cluster or
+addon changes; the reason is logged once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class AddonApprover(RequestController):
         return None
 
     def _approvable(self, csr: Snapshot) -> AddonRequest | None:
-        """The request, if it is to be approved; None if nobody here has to do with it. Raises NotAnAddonsRequest, AddonError."""
+        """The request, if it can be approved; None if it is not for this process. Raises NotAnAddonsRequest, AddonError."""
         registrations = self.registrations_of(csr)
         if registrations is None:
             return None

@@ -1,4 +1,4 @@
-"""The controllers of addons' credentials, put together."""
+"""Assembly of the controllers of addons' credentials."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def request_controllers(
 
 
 def token_controllers(context: ControllerContext) -> dict[str, Runnable]:
-    """Of accounts for all addons of a hub, whoever manages them."""
+    """Controllers of service accounts for all addons of a hub, whichever process manages them."""
     return {token_infrastructure.NAME: TokenInfrastructure(context)}

@@ -1,7 +1,7 @@
-"""The signing requests of addons, as the controllers that answer them see them: cached, found by cluster and addon, woken together.
+"""Pending signing requests of addons: caches, indexes and the common part of the controllers.
 
-A request waits for its cluster, its addon and the addon's registrations; whenever one of these changes, what waits is looked at.
-`RequestController` is what those controllers have in common: what they do with a request is theirs.
+A request waits for its cluster, its addon and the addon's registrations; when one of these changes, its requests are reconciled.
+`RequestController` is the common base; subclasses answer the requests.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.controller import Controller, ControllerContext
 
 RECHECK: Final = 60.0
-"""Seconds after which a request that cannot be answered yet is looked at again; that asks no server."""
+"""Seconds after which a request that cannot be answered yet is checked again, without requests to a server."""
 _BY_CLUSTER: Final = "cluster"
 _BY_ADDON: Final = "addon"
 
 
 class OpenRequests:
-    """For one controller, whose keys are names of requests. `is_open` tells those that it may have to answer."""
+    """For one controller, whose keys are names of requests. `is_open` selects those that it may have to answer."""
 
     def __init__(self, context: ControllerContext, name: str, is_open: Callable[[Object], bool]) -> None:
         self._informer = context.informers.of(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL},{ADDON_LABEL}")
@@ -45,7 +45,7 @@ class OpenRequests:
         self._problems: dict[str, str] = {}
 
     def find(self, name: str) -> Snapshot | None:
-        """A request that is to be answered; None when it is gone or answered."""
+        """A request to be answered; None if it is gone or answered."""
         csr = self._latest.snapshot(ObjectKey("", name))
         if csr is not None and self._is_open(csr.data):
             return csr
@@ -53,13 +53,13 @@ class OpenRequests:
         return None
 
     def is_news(self, name: str, problem: str) -> bool:
-        """Whether this is not already known to keep a request from being answered: what is looked at again is not told again."""
+        """Whether the problem of a request is new and must be logged."""
         known = self._problems.get(name) == problem
         self._problems[name] = problem
         return not known
 
     def wake(self, controller: Controller[str]) -> None:
-        """Let a controller look at requests whenever something about them changes."""
+        """Enqueue requests whenever their inputs change."""
         controller.watch(self._informer, lambda csr: [csr.name])
         controller.watch(self.clusters, lambda cluster: self._open(self._by_cluster, cluster.metadata.name))
         controller.watch(self._offered, lambda offered: self._open(self._by_addon, offered.metadata.name))
@@ -74,7 +74,7 @@ class OpenRequests:
 
 
 class RequestController(abc.ABC):
-    """One controller; its keys are names of signing requests, and it is called with those that it may have to answer."""
+    """One controller; its keys are names of signing requests."""
 
     def __init__(
         self, context: ControllerContext, registrations: RegistrationsOf, name: str, is_open: Callable[[Object], bool]
@@ -94,8 +94,8 @@ class RequestController(abc.ABC):
 
     @abc.abstractmethod
     async def answer(self, csr: Snapshot) -> float | None:
-        """Gives the seconds after which to look at it again, where it cannot be answered yet."""
+        """Returns the seconds until the next check, if it cannot be answered yet."""
 
     def registrations_of(self, csr: Snapshot) -> tuple[Registration, ...] | None:
-        """The credentials of the addon that its labels name; None where that is nobody's here. Raises AddonError."""
+        """The registrations of the addon in its labels; None if that is not this process's. Raises AddonError."""
         return self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL])

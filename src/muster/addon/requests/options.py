@@ -1,4 +1,4 @@
-"""What the controllers of addons' credentials are told."""
+"""The options of the controllers of addons' credentials."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from muster.registration.names import HUB_NAMESPACE
 @dataclass(frozen=True)
 class RequestOptions:
     namespace: str = HUB_NAMESPACE
-    """The manager's own, where signing authorities are looked for that name no other."""
+    """The manager's own namespace, and the default of signing CAs."""
     grpc_accounts: frozenset[str] = frozenset((DEFAULT_ACCOUNT,))
-    """As whom the hub's gRPC servers make requests for agents."""
+    """The accounts of the hub's gRPC servers, which create requests for agents."""

@@ -1,9 +1,9 @@
-"""Takes away the signing requests of addons that were disabled: they are answered, nobody reads them, and they count.
+"""Deletes the answered signing requests of addons that were disabled, because they count towards a limit.
 
-An agent makes no further request while ten of its cluster and addon are there, and the server keeps them for an hour: an addon that
-is switched on and off more often than that would get no certificate. A request is past if its addon is not on its cluster, or if it
-is older than the ManagedClusterAddOn that is. A cache may know a request before the addon that it is for, so what belongs to none
-is given a while, unless the addon was seen to go.
+An agent creates no further request while there are ten of its cluster and addon, and the server keeps them for an hour: an addon
+that is disabled and enabled often would get no certificate. A request is obsolete if its addon is not on its cluster, or if it is
+older than the current ManagedClusterAddOn. A cache may have a request before its addon, so requests without addon are kept for a
+while, unless the addon's deletion was seen.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ log = get_logger("muster.addon.requests.past_requests")
 
 NAME: Final = "addon-past-requests"
 GRACE: Final = 60.0
-"""Seconds that a request has to be old to be without an addon."""
+"""The minimum age in seconds of a request without addon before its deletion."""
 RULES: Final = (rule("certificates.k8s.io", ["certificatesigningrequests"], ["delete"]),)
 _BY_ADDON: Final = "past-requests-addon"
 
 
 class PastRequests:
-    """One controller; its keys are ManagedClusterAddOns, of these addons only."""
+    """One controller; its keys are ManagedClusterAddOns of these addons."""
 
     def __init__(self, context: ControllerContext, addons: Collection[str]) -> None:
         self._client = context.client
         self._clock = context.clock
         self._names = frozenset(addons)
         self._gone: dict[ObjectKey, datetime] = {}
-        """When an addon was seen to go, while it has requests."""
+        """The time at which an addon with requests was deleted."""
         self._addons = context.informers.of(ManagedClusterAddOn)
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL},{ADDON_LABEL}")
         self._requests.cache.add_index(_BY_ADDON, lambda csr: [str(owner)] if (owner := owner_of(csr)) is not None else [])
@@ -73,7 +73,7 @@ class PastRequests:
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         if key in self._addons.malformed:
-            # One that cannot be read is not gone.
+            # An undecodable one is not deleted.
             return None
         addon = self._addons.cache.get(key)
         now = self._clock.now()
@@ -98,7 +98,7 @@ class PastRequests:
 
 
 def past_in(created: datetime | None, addon: ManagedClusterAddOn | None, gone: datetime | None, now: datetime) -> float | None:
-    """Seconds until a request is past, if nothing changes; 0 when it is, None when it will not be."""
+    """Seconds until a request is obsolete, without changes; 0 if it is, None if it will not be."""
     if created is None:
         return None
     if addon is not None:
@@ -110,7 +110,7 @@ def past_in(created: datetime | None, addon: ManagedClusterAddOn | None, gone: d
 
 
 def owner_of(csr: Snapshot) -> ObjectKey | None:
-    """The addon that it says that it is of, if its name says so too."""
+    """The addon in its labels, if its name agrees."""
     cluster, addon = csr.labels.get(CLUSTER_LABEL, ""), csr.labels.get(ADDON_LABEL, "")
     return ObjectKey(cluster, addon) if csr.name.startswith(request_prefix(cluster, addon)) else None
 

@@ -1,8 +1,8 @@
-"""Which credentials an addon asks for on a cluster, rendered from what administrators wrote.
+"""The registrations of an addon on a cluster, rendered from objects that administrators write.
 
-What a ManagedClusterAddOn's status refers to says which configurations are in use there; but the cluster's agent may write that
-status. So a reference counts only if the addon's ClusterManagementAddOn or the ManagedClusterAddOn's own spec names that object for
-it: an agent can neither have somebody else's template rendered as its own, nor invent one.
+A ManagedClusterAddOn's status has the configurations in use; but the cluster's agent may write that status. So a reference is used
+only if the addon's ClusterManagementAddOn or the ManagedClusterAddOn's own spec has it too: an agent can neither use the template
+of another addon, nor invent one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Reference = tuple[str, str, str, str]
 
 class RegistrationsOf(Protocol):
     def __call__(self, cluster: str, addon: str) -> tuple[Registration, ...] | None:
-        """The credentials of an addon on a cluster; None for an addon that is not there, or that is not this process's. Raises
-        AddonError where they cannot be told now."""
+        """The registrations of an addon on a cluster; None if it does not exist, or is not this process's. Raises AddonError if
+        they cannot be determined now."""
 
 
 class RenderedRegistrations:
-    """From caches, and from the addons themselves; the informers run elsewhere."""
+    """From caches and the addons themselves; the owner of the informers runs them."""
 
     def __init__(self, informers: Informers, registry: AddonRegistry, configs: ConfigObjects) -> None:
         self._clusters = informers.of(ManagedCluster)
@@ -59,7 +59,7 @@ class RenderedRegistrations:
 
 
 def _named_by_hub(offered: ClusterManagementAddOn) -> Iterator[_Reference]:
-    """All that a ClusterManagementAddOn has to do with: its defaults, its placements', and what it rolled out before."""
+    """All configurations of a ClusterManagementAddOn: its defaults, its placements', and those rolled out before."""
 
     def reference(group: str, resource: str, config: ConfigReferent | None) -> Iterator[_Reference]:
         if config is not None:

@@ -1,9 +1,9 @@
-"""An addon's signing request, read and judged. Nothing here asks a server.
+"""Parsing and validation of an addon's signing request, without requests to a server.
 
-Labels are hints that anybody may set; they say which credentials to compare with. A request is an addon's only if it is made by an
-agent of the very cluster that its label names, and if what would be signed is exactly what the addon is registered for there: its
-subject, its signer, its one alternative name, a client's usages and no further extensions. Who asks is what the API server
-recorded, or for requests that the hub's gRPC server made, whom that names; anybody else's word for it does not count.
+Labels are set by any client; they only select the registrations to compare with. A request is an addon's only if its requestor is
+an agent of the cluster in its label, and if it has exactly the content of a registration of the addon there: the subject, the
+signer, the single alternative name, client usages and no further extensions. The requestor is the one that the API server recorded,
+or for requests of the hub's gRPC server, the one in its annotation.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.registration.drivers.grpc.requests import requester_of
 from muster.registration.names import CLIENT_SIGNER
 
 NAME_PREFIX: Final = "addon-"
-"""Of the names of all addons' requests."""
+"""The prefix of names of addons' requests."""
 
 
 class NotAnAddonsRequest(ValueError):
-    """A request that an addon's agent would not make; `field` is where that shows. Its text quotes nothing of the request."""
+    """A request that an addon's agent would not make; `field` is the invalid field. Its text quotes nothing of the request."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -39,19 +39,19 @@ class NotAnAddonsRequest(ValueError):
 
 @dataclass(frozen=True)
 class AddonRequest:
-    """A wish for a certificate of an addon's agent."""
+    """A certificate request of an addon's agent."""
 
     cluster: str
     addon: str
     signer: str
     requester: UserInfo
-    """Who asks, as far as that is proved; one without a name where nothing is."""
+    """The proven requestor; without a name if there is none."""
     content: x509.CertificateSigningRequest
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """Who a certificate is to be for; lists are sorted."""
+    """The subject of a certificate; lists are sorted."""
 
     user: str
     organizations: tuple[str, ...]
@@ -59,7 +59,7 @@ class _Subject:
 
 
 def read_request(csr: Mapping[str, Any], accounts: frozenset[str] = frozenset()) -> AddonRequest:
-    """What would be signed, for whichever addon. `accounts` are those of the hub's gRPC servers. Raises NotAnAddonsRequest."""
+    """The content of the request, for any addon. `accounts` are those of the hub's gRPC servers. Raises NotAnAddonsRequest."""
     metadata, spec = csr.get("metadata") or {}, csr.get("spec") or {}
     labels = metadata.get("labels") or {}
     cluster, addon = str(labels.get(CLUSTER_LABEL) or ""), str(labels.get(ADDON_LABEL) or "")
@@ -82,13 +82,13 @@ def read_request(csr: Mapping[str, Any], accounts: frozenset[str] = frozenset())
 
 
 def check_requester(request: AddonRequest) -> None:
-    """That an agent of the cluster itself asks. Raises NotAnAddonsRequest."""
+    """Check that the requestor is an agent of the cluster itself. Raises NotAnAddonsRequest."""
     if not _is_agent_of(request.requester, request.cluster):
         raise NotAnAddonsRequest("spec.username", f"is no agent of cluster {request.cluster!r}")
 
 
 def registration_for(request: AddonRequest, registrations: Iterable[Registration]) -> Registration:
-    """The registration that a request is for, word for word. Raises NotAnAddonsRequest."""
+    """The registration that matches the request exactly. Raises NotAnAddonsRequest."""
     subject = _subject_of(request.content)
     mine = [one for one in registrations if _signer_of(one) == request.signer]
     if not mine:
@@ -100,7 +100,7 @@ def registration_for(request: AddonRequest, registrations: Iterable[Registration
 
 
 def _signer_of(registration: Registration) -> str:
-    """Empty for signers that no addon may have, which no request names."""
+    """Empty for signers that addons may not have, which no request has."""
     if isinstance(registration, KubeClient):
         return CLIENT_SIGNER
     return "" if signer_problem(registration.signer) else registration.signer
@@ -111,7 +111,7 @@ def _subjects_of(registration: Registration, cluster: str, addon: str) -> tuple[
         case KubeClient():
             identity = registration.identity(cluster, addon)
             exact = tuple(sorted(identity.groups))
-            # Everybody is in that group anyway, and older agents ask for it by name.
+            # All authenticated users are in that group anyway, and older agents include it.
             return (_Subject(identity.user, exact), _Subject(identity.user, tuple(sorted((*exact, AUTHENTICATED)))))
         case CustomSigner():
             user = registration.user or KubeClient().identity(cluster, addon).user
@@ -130,7 +130,7 @@ def _subject_of(content: x509.CertificateSigningRequest) -> _Subject:
 
 
 def _check_extensions(content: x509.CertificateSigningRequest, host: str) -> None:
-    """Exactly one alternative name, and nothing else."""
+    """Check that there is exactly one alternative name, and no other extension."""
     found = [extension.value for extension in content.extensions]
     names = [list(value) for value in found if isinstance(value, x509.SubjectAlternativeName)]
     if len(found) != 1 or names != [[x509.DNSName(host)]]:
@@ -141,5 +141,5 @@ def _is_agent_of(requester: UserInfo, cluster: str) -> bool:
     identity = parse_common_name(requester.name)
     if identity is not None:
         return identity.cluster == cluster and cluster_group(cluster) in requester.groups
-    # Agents whose identity comes from a provider have names of its making, and a group that the hub has bound to the cluster.
+    # Agents with an identity of another provider have its names, and a group that the hub has bound to the cluster.
     return external_group(cluster) in requester.groups

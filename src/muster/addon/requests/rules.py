@@ -1,11 +1,11 @@
-"""What the controllers of addons' credentials need on the hub, and how administrators let them do more.
+"""The permissions of the controllers of addons' credentials on the hub, and how administrators extend them.
 
-By itself the manager approves for one signer, Kubernetes' for clients of the API, and signs for none. A template that brings a
-signer of its own is served once an administrator has written a ClusterRole with the aggregation label that has the verbs `approve`
-and `sign` on that signer by its name; reading the signing authority takes a Role in the Secret's namespace, or that ClusterRole.
+By itself the manager approves for one signer, Kubernetes' for API clients, and signs for none. A template with its own signer works
+once an administrator has created a ClusterRole with the aggregation label and the verbs `approve` and `sign` on that signer by its
+name; reading the signing CA needs a Role in the Secret's namespace, or that ClusterRole.
 
-Whoever writes a role has to hold what is in it: that the manager may create any account's token follows from the roles it makes
-for agents with the token driver, of which each names one account.
+By RBAC's escalation check, the manager needs the permissions that it grants: it may create tokens of any account because it creates
+roles for agents with the token driver, each for one account.
 """
 
 from __future__ import annotations

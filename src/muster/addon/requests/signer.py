@@ -1,11 +1,11 @@
-"""The hub signs what was approved for addons that brought a signer of their own, with the authority in the Secret that they name.
+"""Signs approved requests for addons with their own signer, with the CA in the Secret that they name.
 
-A certificate is for the subject and the alternative name that the addon is registered with and can be used by clients and servers;
-nothing else of a request gets into it. It lives for a day, or less if the agent asks so or the authority ends before. An approved
-request that is not what the addon is registered for, whoever approved it, gets the condition `Failed`.
+A certificate has the subject and the alternative name of the addon's registration and client and server usages; nothing else of a
+request is used. It is valid for a day, or less if the agent requests so or the CA expires before. An approved request that does not
+match the registration gets the condition `Failed`.
 
-The Secret is read when something is to be signed and never kept. One that is missing or unusable is said in an Event on the request
-and in the log, without a word of what is in it; the request waits, and so do all of that signer and nobody else.
+The Secret is read for each certificate and never cached. If it is missing or invalid, an Event on the request and the log have the
+reason, without its content; the request waits, as do all of that signer and no others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST: Final = timedelta(hours=24)
 
 
 class NoSigningAuthority(Exception):
-    """Nothing can be signed for a signer now; the message names the Secret and the remedy, and nothing of its content."""
+    """A signer has no usable CA now; the message has the Secret and the remedy, and nothing of its content."""
 
 
 def is_to_be_signed(csr: Object) -> bool:
@@ -57,7 +57,7 @@ def is_to_be_signed(csr: Object) -> bool:
 
 
 def authority_in(secret: Object, now: datetime) -> CertificateAuthority:
-    """The authority that a Secret holds. Raises NoAuthority."""
+    """The CA in a Secret. Raises NoSigningAuthority."""
     data = secret.get("data") or {}
     parts = []
     for entry in (CERTIFICATE, KEY):
@@ -76,7 +76,7 @@ def authority_in(secret: Object, now: datetime) -> CertificateAuthority:
 
 
 def certificate_for(csr: Object, request: AddonRequest, authority: CertificateAuthority, now: datetime) -> bytes:
-    """The certificate (PEM) for a request that is what its addon is registered for."""
+    """The certificate (PEM) for a request that matches its registration."""
     validity = validity_for(csr, authority, LONGEST, now)
     names = (x509.DNSName(dns_name(request.addon)),)
     return authority.sign(request.content.subject, request.content.public_key(), *validity, (CLIENT_AUTH, SERVER_AUTH), names)
@@ -119,7 +119,7 @@ class AddonSigner(RequestController):
             one for one in registrations if isinstance(one, CustomSigner) and one.signer == signer and one.signing_ca is not None
         ]
         if not own:
-            # Somebody else signs this.
+            # Another controller signs this.
             return None
         request = read_request(csr.data)
         registration = registration_for(request, own)

@@ -1,12 +1,12 @@
-"""Keeps the objects of `token_objects` on the hub for addons whose agents use tokens, and says on each addon that they are there.
+"""Reconciles the objects of `token_objects` on the hub for addons whose agents use tokens, and sets a condition on each addon.
 
-What is there is known by label, also after a restart and when the addon is long gone. What is missing is made, what drifted is put
-right by a forced apply, what cannot be changed in place (a binding's role) is made anew. It is removed when the agent has gone over
-to certificates, or the ManagedClusterAddOn is gone; while that is being deleted it stays, because the agent may need the hub to
-clean up after itself. An agent that goes to and fro has it made and removed a bounded number of times (`driver_changes`).
+Existing objects are found by label, also after a restart and when the addon is gone. Missing ones are created, drift is reverted by
+a forced apply, immutable fields (a binding's roleRef) cause a new object. They are deleted when the agent uses certificates again,
+or the ManagedClusterAddOn is gone; while that is being deleted they stay, because the agent may need the hub for its cleanup. An
+agent that alternates drivers causes a bounded number of writes (`driver_changes`).
 
-A service account of the right name that somebody else made is not taken over: whoever gets its token gets the rights that account
-has. The condition is all that is written to the addon.
+An existing service account of that name without the label is not adopted: its token has the permissions of that account. Only the
+condition of the addon is written.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ log = get_logger("muster.addon.requests.token_infrastructure")
 
 NAME: Final = "addon-token-infrastructure"
 MANAGER: Final = "muster-addon-token"
-"""Who owns the fields that are written here."""
+"""The field manager of these objects."""
 
 
 RECHECK: Final = 300.0
-"""Seconds between two attempts at what cannot be made."""
+"""Seconds between attempts to create refused objects."""
 
 
 class Foreign(Exception):
-    """An object of the right name is somebody else's."""
+    """An object of that name belongs to another owner."""
 
 
 class TokenInfrastructure:
@@ -65,7 +65,7 @@ class TokenInfrastructure:
     async def reconcile(self, key: ObjectKey) -> float | None:
         addon = self._addons.cache.get(key)
         if addon is None:
-            # One that cannot be read is there all the same.
+            # An undecodable one exists all the same.
             if key not in self._addons.malformed:
                 self._changes.forget(key)
                 await self._remove(key)
@@ -87,7 +87,7 @@ class TokenInfrastructure:
             await self._ensure(role)
             await self._ensure(binding)
         except (Foreign, Invalid, Forbidden, NotFound) as problem:
-            # Somebody has to do something, of which no watch may tell.
+            # A user must act, which no watch may report.
             await self._set_failed(addon, str(problem))
             return RECHECK
         await set_condition(self._client, addon, ready(key.namespace, key.name, uid), self._context.clock.now())
@@ -98,7 +98,7 @@ class TokenInfrastructure:
             log.warning("no tokens for an addon", cluster=addon.metadata.namespace, addon=addon.metadata.name, problem=problem)
 
     async def _ensure(self, wanted: DesiredObject) -> str:
-        """Make an object be there; gives its uid. Raises Foreign, KubeError."""
+        """Create or apply an object; returns its uid. Raises Foreign, KubeError."""
         current = self._latest[wanted.resource].snapshot(wanted.key)
         if current is not None and holds(current.data, wanted.body):
             return current.uid
@@ -113,7 +113,7 @@ class TokenInfrastructure:
         return str(answer["metadata"]["uid"])
 
     async def _adopt(self, wanted: DesiredObject) -> Object:
-        """Take up an object that has lost its label."""
+        """Adopt an object that has lost its label."""
         found = await self._client.get(wanted.resource, wanted.key.name, wanted.key.namespace)
         if wanted.resource == SERVICE_ACCOUNTS and not _is_ours(found):
             remedy = f"delete it, or label it {TOKEN_INFRASTRUCTURE_LABEL}=true if the addon's agent may have its rights"
@@ -127,7 +127,7 @@ class TokenInfrastructure:
         return await self._client.create(wanted.resource, _whole(wanted), manager=MANAGER)
 
     async def _remove(self, key: ObjectKey) -> None:
-        """Rights before what they are for."""
+        """Permissions are deleted before the account."""
         for wanted in reversed(token_objects(key.namespace, key.name)):
             found = self._latest[wanted.resource].snapshot(wanted.key)
             if found is not None:
@@ -144,7 +144,7 @@ class TokenInfrastructure:
         log.info("token infrastructure removed", kind=kind.kind, namespace=found.namespace, name=found.name)
 
     async def _forget(self, addon: ManagedClusterAddOn) -> None:
-        """Take the condition away from an addon that has no use for it."""
+        """Remove the condition from an addon that does not need it."""
         conditions = addon.status.conditions
         if condition_of(conditions, READY) is None:
             return

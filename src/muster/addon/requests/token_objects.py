@@ -1,7 +1,7 @@
-"""What an addon's agent needs on the hub to get a token instead of a certificate, as objects; nothing here talks to a server.
+"""The objects that an addon's agent needs on the hub for a token instead of a certificate, as documents.
 
-The token is that of a service account in the cluster's namespace. The registration agents of that cluster may create it, of this
-account and no other. Names, labels and the text of the condition are OCM's: agents read the account's uid out of the text.
+The token is that of a service account in the cluster's namespace. The registration agents of that cluster may create tokens of this
+account only. Names, labels and the condition's message are OCM's: agents parse the account's uid from the message.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SELECTOR: Final = f"{TOKEN_INFRASTRUCTURE_LABEL}=true"
 
 
 def wants_token(addon: ManagedClusterAddOn) -> bool:
-    """Whether the addon's agent on this cluster gets to the hub's API by a token, or still does. Agents say so themselves."""
+    """Whether the addon's agent on this cluster uses a token for the hub's API, as it reports itself."""
     registered = any(registration.signer_name == CLIENT_SIGNER for registration in addon.status.registrations)
     return registered and TOKEN_DRIVER in drivers_in_use(addon.status)
 
 
 def token_role(addon: str) -> str:
-    """The name of the role that lets agents have the token, and of its binding."""
+    """The name of the role that lets agents create the token, and of its binding."""
     return f"{addon}-token-role"
 
 
@@ -44,7 +44,7 @@ def token_objects(cluster: str, addon: str) -> tuple[DesiredObject, DesiredObjec
     role = token_role(addon)
     rules = [
         rule("", ["serviceaccounts/token"], ["create"], [token_account(addon)]),
-        # For agents that come over gRPC.
+        # For agents that connect over gRPC.
         rule("", ["serviceaccounts/token"], ["subscribe"]),
     ]
     subjects = [

@@ -1,7 +1,7 @@
-"""An addon that an AddOnTemplate describes, as the hub's `AgentAddon`.
+"""The `AgentAddon` of an AddOnTemplate.
 
-`agent` reads the template and the AddOnDeploymentConfig of an installation, the first of each, and renders: parse and substitute,
-move to the install namespace, set up pods, add what the configuration brings. The same installation always gives the same agent.
+`agent` uses the first template and the first AddOnDeploymentConfig of an installation, and renders: parse and substitute, move to
+the install namespace, configure pods, add the configuration's objects. The same installation always has the same agent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from muster.machinery.printable import one_line
 TEMPLATES: Final = ConfigGroupResource(group=GROUP, resource=AddOnTemplate.resource.plural)
 DEPLOYMENT_CONFIGS: Final = ConfigGroupResource(group=GROUP, resource=AddOnDeploymentConfig.resource.plural)
 _NAMED: Final = 10
-"""So many undefined variables are named; a template with more of them has others' braces in it."""
+"""The most undefined variables that are listed; a template with more of them contains braces of another language."""
 
 R = TypeVar("R", bound=TypedObject)
 
@@ -97,7 +97,7 @@ class TemplateAddon:
 
 
 def deployment_config(installation: Installation) -> AddOnDeploymentConfigSpec:
-    """The AddOnDeploymentConfig that counts; one that says nothing where there is none. Raises AddonError."""
+    """The AddOnDeploymentConfig in use; an empty one if there is none. Raises AddonError."""
     config, _ = read_config(installation, AddOnDeploymentConfig)
     return config.spec if config is not None else AddOnDeploymentConfigSpec(agent_install_namespace="")
 
@@ -109,7 +109,7 @@ def pod_settings(
     credentials: tuple[Registration, ...],
     environment: Mapping[str, str],
 ) -> PodSettings:
-    """What an AddOnDeploymentConfig and the cluster mean for the pods of an addon's agent. Raises AddonError."""
+    """The settings of an AddOnDeploymentConfig and the cluster for the pods of an addon's agent. Raises AddonError."""
     # As served: quantities and tolerations keep their spelling.
     found = installation.config(DEPLOYMENT_CONFIGS.group, DEPLOYMENT_CONFIGS.resource)
     served = (found.document.get("spec") or {}) if found is not None else {}
@@ -138,7 +138,7 @@ def read_config(installation: Installation, kind: type[R]) -> tuple[R | None, Ob
 
 
 def _preset(template: Object, cluster: str, namespace: str) -> dict[str, str]:
-    """Variables that every template has, in the order in which pods get them."""
+    """The built-in variables of templates, in the order in which pods get them."""
     preset = {}
     if (template.get("spec") or {}).get("registration") is not None:
         preset["HUB_KUBECONFIG"] = registrations.KUBECONFIG
@@ -149,7 +149,7 @@ def _preset(template: Object, cluster: str, namespace: str) -> dict[str, str]:
 
 
 def _builtin(preset: Mapping[str, str]) -> dict[str, str]:
-    """Those that nobody else sets."""
+    """Variables that cannot be overridden."""
     return {name: value for name, value in preset.items() if name != "HUB_KUBECONFIG"}
 
 
@@ -161,7 +161,7 @@ def _rendered(raw: msgspec.Raw, number: int, substitution: Substitution) -> Obje
 
 
 def _workload_namespace(manifests: Sequence[Object]) -> str:
-    """Of the first Deployment that has one, else of the first DaemonSet."""
+    """The namespace of the first Deployment that has one, else of the first DaemonSet."""
     for plural in ("deployments", "daemonsets"):
         for manifest in manifests:
             if plural_of(manifest) == plural and (namespace := namespaces.namespace_of(manifest)):

@@ -1,7 +1,7 @@
-"""How an addon's manifests are treated on the managed cluster, and what of them is reported back.
+"""The manifest configurations of an addon's works, with feedback rules.
 
-Every Deployment and DaemonSet reports its well-known status, by which the hub judges the addon's health. What the template says of
-the same manifest is kept beside that. Where manifests move to another namespace, what is said of them moves along.
+Every Deployment and DaemonSet reports its well-known status, from which the hub computes the addon's health. The template's
+configuration of the same manifest is merged with that. If manifests move to another namespace, their configurations move along.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WELL_KNOWN: Final = FeedbackRule(type="WellKnownStatus")
 
 
 def moved_configs(configs: Sequence[ManifestConfig], before: Sequence[Object], namespace: str) -> tuple[ManifestConfig, ...]:
-    """For manifests that were in other namespaces `before`, and are all in this one; unchanged where none is given."""
+    """For manifests that were in other namespaces `before`, and are all in this one; unchanged if none is given."""
     left = {namespace_of(manifest) for manifest in before} - {""}
     return tuple(
         _at(config, namespace) if namespace and config.resource_identifier.namespace in left else config for config in configs
@@ -28,7 +28,7 @@ def moved_configs(configs: Sequence[ManifestConfig], before: Sequence[Object], n
 
 
 def with_workload_feedback(configs: Sequence[ManifestConfig], manifests: Sequence[Object]) -> tuple[ManifestConfig, ...]:
-    """Workloads first, each once; then what else the template says, in its order."""
+    """Workloads first, each once; then the template's other configurations, in order."""
     merged = {
         identifier: ManifestConfig(resource_identifier=identifier, feedback_rules=(_WELL_KNOWN,))
         for identifier in (_identifier(manifest) for manifest in manifests if plural_of(manifest))

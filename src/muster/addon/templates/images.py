@@ -1,7 +1,7 @@
-"""From which registry an image is taken: the mirrors that a configuration, or an annotation of the cluster, names.
+"""Image registries: mirrors of an AddOnDeploymentConfig, or of an annotation of the cluster.
 
-A source stands for itself and for everything below it: it ends where the image's name has a `/`, a tag or a digest. The last source
-that matches wins. An empty source matches every image, of which then only the last part is looked for at the mirror.
+A source matches itself and everything below it: it must end where the image's name has a `/`, a tag or a digest. The last matching
+source is used. An empty source matches every image, of which then only the last part is appended to the mirror.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Registries(Record):
 
 
 def registries_of(cluster: ManagedCluster, configured: Sequence[ImageMirror]) -> tuple[ImageMirror, ...]:
-    """What is configured, or else what the cluster's annotation says. Raises AddonError."""
+    """The configured mirrors, else those of the cluster's annotation. Raises AddonError."""
     annotation = cluster.metadata.annotations.get(REGISTRIES_ANNOTATION)
     if configured or not annotation:
         return tuple(configured)
@@ -37,7 +37,7 @@ def registries_of(cluster: ManagedCluster, configured: Sequence[ImageMirror]) ->
 
 
 def mirrored(image: str, registries: Sequence[ImageMirror]) -> str:
-    """Where an image is taken from."""
+    """The image with its registry replaced by the mirror."""
     for registry in reversed(registries):
         found = _at_mirror(image, registry.source.removesuffix("/"), registry.mirror.removesuffix("/"))
         if found is not None:

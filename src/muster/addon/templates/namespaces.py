@@ -1,8 +1,7 @@
-"""Where a template's manifests go on the managed cluster.
+"""The namespaces of a template's manifests on the managed cluster.
 
-With a namespace configured, every manifest that has one moves there, the Namespaces themselves take its name, and service accounts
-that bindings name are looked for there. Namespaces that an addon brings are labelled, so that the registration agent may keep the
-addon's credentials in them.
+With a configured namespace, every namespaced manifest moves there, Namespaces get its name, and so do service accounts in bindings.
+Namespaces of an addon are labelled, so that the registration agent may store the addon's credentials in them.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ def namespace_of(manifest: Object) -> str:
 
 
 def metadata_of(manifest: Object) -> dict[str, Any]:
-    """A manifest's own, to look at; empty where it has none."""
+    """A manifest's own metadata, not to be changed; empty if it has none."""
     metadata = manifest.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
 
 
 def moved(manifests: Sequence[Object], namespace: str) -> list[Object]:
-    """The manifests as they are in another namespace; as they are where none is given."""
+    """The manifests in another namespace; unchanged if none is given."""
     if not namespace:
         return list(manifests)
     there = [_moved(manifest, namespace) for manifest in manifests]
-    # Several namespaces become one, which cannot be there twice.
+    # Several Namespaces become one: duplicates are dropped.
     first = next((manifest for manifest in there if is_namespace(manifest)), None)
     return [manifest for manifest in there if not is_namespace(manifest) or manifest is first]
 
 
 def labelled(manifests: Iterable[Object]) -> list[Object]:
-    """With the label by which the agent knows namespaces of addons."""
+    """With the label by which the agent recognizes namespaces of addons."""
     return [_labelled(manifest) if is_namespace(manifest) else manifest for manifest in manifests]
 
 

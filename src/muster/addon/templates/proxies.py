@@ -1,7 +1,6 @@
-"""How an addon's pods reach the outside: a configuration's proxies as variables, and the authority that vouches for them as a file.
+"""Proxy settings of an addon's pods: environment variables, and the proxy's CA as a file.
 
-The authority is brought as a ConfigMap beside the addon's agent whenever there is one; it is mounted, and its path told, only where
-there is a proxy to trust by it.
+The CA is deployed as a ConfigMap whenever it is configured; it is mounted, with a variable for its path, only if there is a proxy.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def proxy_mounts(proxy: ProxyConfig, addon: str) -> tuple[Mount, ...]:
 
 
 def proxy_authority(proxy: ProxyConfig, addon: str, namespace: str) -> tuple[Object, ...]:
-    """The ConfigMap with the authority, if there is one. Raises AddonError."""
+    """The ConfigMap with the CA, if there is one. Raises AddonError."""
     if not proxy.ca_bundle:
         return ()
     try:

@@ -1,8 +1,8 @@
-"""The credentials that a template asks for, and the rights that go with them.
+"""The registrations of a template: credentials and their permissions.
 
-A template has one client of the hub's API at most: several entries are one, with the rights of all. Of several entries for one
-signer the first counts. Who the agent is to a custom signer is said by the template; where it says nothing, the agent is who it is
-to the hub. Signers of Kubernetes and of the hub itself are no custom signers: a template must not choose who somebody is there.
+A template has at most one client of the hub's API: several entries are merged, with the permissions of all. Of several entries for
+one signer the first is used. The template may set the identity for a custom signer; by default it is the agent's identity on the
+hub. Signers of Kubernetes and of the hub itself are not permitted as custom signers: a template must not choose identities there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROLES: Final = ("Role", "ClusterRole")
 
 
 def read_registrations(template: AddOnTemplate, cluster: str, addon: str) -> tuple[Registration, ...]:
-    """In the order in which the template has them. Raises AddonError."""
+    """In the order of the template. Raises AddonError."""
     found: dict[str, Registration] = {}
     permissions: list[RoleBindingRequest] = []
     for number, entry in enumerate(template.spec.registration):
@@ -42,7 +42,7 @@ def read_registrations(template: AddOnTemplate, cluster: str, addon: str) -> tup
 
 
 def credential_mounts(registrations: tuple[Registration, ...], addon: str) -> tuple[Mount, ...]:
-    """Where pods find the credentials."""
+    """The mounts of the credentials in pods."""
     return tuple(
         Mount("hub-kubeconfig", KUBECONFIG_DIRECTORY, {"secret": {"secretName": hub_kubeconfig_secret(addon)}})
         if isinstance(registration, KubeClient)

@@ -1,8 +1,8 @@
-"""Which addons are made of templates: those whose ClusterManagementAddOn lists AddOnTemplates among its configurations.
+"""The registry of template addons: those whose ClusterManagementAddOn supports AddOnTemplates as configurations.
 
-An addon is one for as long as its ClusterManagementAddOn says so, and after that is gone until its last ManagedClusterAddOn is, so
-that what it has on clusters can be taken away. Nothing is remembered for that: once the ClusterManagementAddOn is gone, one of its
-ManagedClusterAddOns speaks for it whose configurations name a template. Agents may write that, and gain an addon without plans.
+An addon without its ClusterManagementAddOn stays in the registry until its last ManagedClusterAddOn is gone, so that its objects on
+clusters can be removed. That needs no state: without the ClusterManagementAddOn, a ManagedClusterAddOn with a template among its
+configurations is sufficient. Agents can write that too, and only get an addon without plans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEFT: Final = "template-addons-by-name"
 
 
 class TemplateAddons:
-    """An `AddonRegistry`; the informers run elsewhere."""
+    """An `AddonRegistry`; the owner of the informers runs them."""
 
     def __init__(self, informers: Informers) -> None:
         self._offered = informers.of(ClusterManagementAddOn)

@@ -1,8 +1,8 @@
-"""What containers ask for: requirements that name containers by `<workloads>:<workload>:<container>`.
+"""Resource requirements of containers, by identifiers `<workloads>:<workload>:<container>`.
 
-A part that is `*` names all. Any other names what it says, and as upstream's also what it matches as a regular expression of RE2,
-as a whole; RE2 takes time in proportion to what it reads, whatever the pattern. What is no pattern names itself only. Of several
-that name a container the last counts, as a whole.
+A part that is `*` matches all. Any other part matches the same text, and as upstream also what it matches as a whole as an RE2
+regular expression; RE2 takes linear time for any pattern. An invalid pattern matches only the same text. Of several matching
+entries the last is used, as a whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_requirements(entries: Sequence[Mapping[str, Any]]) -> tuple[ContainerRe
 
 
 def resources_for(requirements: Sequence[ContainerRequirements], container: tuple[str, str, str]) -> Mapping[str, Any] | None:
-    """What a container (kind in plural, workload, name) is to ask for; None where nothing names it."""
+    """The resources of a container (kind in plural, workload, name); None without a matching entry."""
     for entry in reversed(requirements):
         if all(map(_matches, entry.parts, container)):
             return entry.resources

@@ -1,11 +1,10 @@
-"""Variables of a template: `{{NAME}}` in a manifest becomes the value of NAME.
+"""Variables of a template: `{{NAME}}` in a manifest is replaced by the value of NAME.
 
-Manifests are parsed before anything is put into them, so a value is text inside the string it stands in and nothing else: it can
-neither end the string nor add a field, and what comes out has the structure of what went in. Keys of objects are strings too. Where
-two keys of one object would become the same, the manifest is refused instead of losing one of them.
+Manifests are parsed before the substitution, so a value is only text inside its string: it can neither end the string nor add a
+field, and the structure of the manifest is unchanged. Keys of objects are strings too. If two keys of one object would become
+equal, the manifest is refused.
 
-A name that nobody defines becomes empty, as upstream's does, and is reported. Blanks around a name do not count. Braces that are
-not closed are text.
+Undefined names become empty, as upstream, and are reported. Blanks around a name are ignored. Unclosed braces are text.
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from muster.addon.agent_addon import AddonError
 _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
 _NAME_LENGTH: Final = 64
-"""Longer ones are cut in reports; a variable's name is not that long, what stands between other people's braces may be."""
+"""Longer names are truncated in reports: they are probably text between unrelated braces."""
 _MOST: Final = 16 * 1024 * 1024
-"""Characters that values may add to one addon's manifests: no cluster takes as much, and a hub has many clusters to render for."""
+"""Maximum number of characters that values may add to one addon's manifests: no cluster needs as many, and a hub renders for many
+clusters.
+"""
 
 
 class Substitution:
-    """Puts values into documents and collects the names that have none, in the order in which they are met."""
+    """Replaces variables in documents and collects undefined names, in order."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values

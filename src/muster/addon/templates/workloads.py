@@ -1,7 +1,7 @@
-"""What the pods of a template's Deployments and DaemonSets are given on a cluster: environment, volumes, nodes, images, resources.
+"""Settings of the pods of a template's Deployments and DaemonSets on a cluster: environment, volumes, nodes, images, resources.
 
-What is added replaces what the template has under the same name, so nothing is there twice; a volume or a mount that the template
-brings itself stays as it is. Init containers get their images from the same registries and nothing else, as upstream's.
+Added entries replace the template's entries of the same name, so there are no duplicates; the template's own volumes and mounts
+stay unchanged. Init containers only get images from the same registries, as upstream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.api.addon.v1alpha1 import ImageMirror
 from muster.machinery.objects import Object
 
 WORKLOADS: Final = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
-"""Kinds of the group apps whose pods are looked after, and what they are called in paths and identifiers."""
+"""The kinds of the group apps whose pods are configured, and their plurals in paths and identifiers."""
 GROUP: Final = "apps"
 _SCALED: Final = ("Deployment", "StatefulSet")
 _VOLUME_NAME: Final = 63
@@ -50,7 +50,7 @@ def plural_of(manifest: Object) -> str:
 
 
 def volume_name(text: str) -> str:
-    """A name that a volume may have, for any text of a signer's; long ones are told apart by a hash."""
+    """A valid volume name for any signer name; truncated ones get a hash."""
     name = text.replace("/", "-").replace(".", "-")
     if len(name) <= _VOLUME_NAME:
         return name
@@ -58,7 +58,7 @@ def volume_name(text: str) -> str:
 
 
 def with_numbers(manifest: Object) -> Object:
-    """`replicas` as a number: variables are text, and this is where templates want one."""
+    """`replicas` as a number: variables are text, and templates use them for this field."""
     spec = manifest.get("spec")
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     is_scaled = _group_of(manifest) == GROUP and manifest.get("kind") in _SCALED
@@ -95,7 +95,7 @@ def configured(manifest: Object, settings: PodSettings) -> Object:
 
 
 def with_environment(container: Object, environment: Mapping[str, str]) -> Object:
-    """A container with these variables: in place where it has them, after its own otherwise, in the order given."""
+    """A container with these variables: existing ones are replaced in place, others appended in order."""
     if not environment:
         return container
     own = container.get("env") or []
@@ -138,7 +138,7 @@ def _part(manifest: Object, document: Object, field_name: str) -> Object:
 
 
 def describe(manifest: Object) -> str:
-    """For people: which manifest it is."""
+    """The manifest in messages."""
     metadata = metadata_of(manifest)
     name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
     return f"{manifest.get('kind') or 'manifest'} {name or '(unnamed)'}"
