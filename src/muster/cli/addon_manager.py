@@ -1,8 +1,8 @@
-"""`muster addon-manager`: install addons on clusters, configure them and give their agents what they need, until told to stop.
+"""`muster addon-manager`: runs the addon manager, which installs, configures and registers addons on clusters.
 
-By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install once
-with `--install-only` as administrator, then run it as `addon-manager-controller-sa` with `--no-install`. Upstream's flag names are
-accepted beside ours.
+By default it first installs its CRDs and permissions, which takes an administrator's permissions. To run it with its own
+permissions only, install once with `--install-only` as administrator, then run it as `addon-manager-controller-sa` with
+`--no-install`. Upstream's flag names are accepted beside ours.
 """
 
 from __future__ import annotations

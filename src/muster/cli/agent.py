@@ -1,7 +1,7 @@
-"""`muster agent`: run a managed cluster's registration agent until told to stop.
+"""`muster agent`: runs a managed cluster's registration agent.
 
-With `--install` it first makes what it needs on its cluster, which takes an administrator's rights; `--install-only` does nothing
-else. Upstream's flag names are accepted beside ours.
+With `--install` it first creates its namespace, service account and RBAC rules on its cluster, which takes an administrator's
+permissions; `--install-only` does nothing else. Upstream's flag names are accepted beside ours.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
 
 
 def _check_hubs(options: AgentOptions, several_wanted: bool) -> None:
-    """As many ways to hubs as the agent is to have, and its driver can."""
+    """Check that there is one bootstrap configuration, or several if the agent is to choose and its driver supports that."""
     from muster.registration import drivers
 
     several = len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) > 1
@@ -284,15 +284,15 @@ def _check_hubs(options: AgentOptions, several_wanted: bool) -> None:
 
 @dataclass(frozen=True)
 class Files:
-    """As the command line has them."""
+    """File names as on the command line."""
 
     bootstrap: tuple[str, ...]
     directory: str
-    """Where others find our way to the hub; empty when nobody asked for that."""
+    """Where other processes have the hub's configuration; empty if not set."""
 
 
 def _files(given: dict[str, Any], options: DriverOptions) -> Files:
-    """What the driver's own flags say comes before what all drivers' flags do."""
+    """The driver's own flags override the flags that all drivers share."""
     from pathlib import PurePosixPath
 
     from muster.registration import drivers
@@ -310,7 +310,7 @@ def _files(given: dict[str, Any], options: DriverOptions) -> Files:
 
 
 def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> WorkSidecar | None:
-    """The work agent that is to run beside, told what it shares with this one."""
+    """The work agent to run in this process, with the settings that it shares with this one."""
     from muster.cli.work_sidecar import work_sidecar
     from muster.registration.drivers import endpoints_of
 
@@ -345,7 +345,7 @@ def _cluster_name(name: str) -> str:
 
 
 def _driver_options(given: dict[str, Any]) -> DriverOptions:
-    """The options of the chosen driver, checked by it."""
+    """The options of the selected driver, validated by it."""
     from muster.registration import drivers
 
     own = [] if given["expiration"] is None else [f"{given['driver']}.{EXPIRATION}={given['expiration']}"]
@@ -444,7 +444,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         if settings.work is not None:
             from muster.cli.work_sidecar import run_work_sidecar
 
-            # It waits for what the registration agent writes, which is the elected one.
+            # It waits for the files of the registration agent, which runs only on the leader.
             manager.add(
                 "the work agent", RunnableFunc(partial(run_work_sidecar, settings.work, here, metrics)), needs_leader_election=False
             )

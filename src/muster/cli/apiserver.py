@@ -1,4 +1,4 @@
-"""`muster apiserver`: run the embedded control planes until told to stop."""
+"""`muster apiserver`: runs embedded control planes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(
 
 
 def _token_webhooks(given: tuple[str, ...]) -> dict[str, Path]:
-    """Files by cluster; under "" the one for all others. What stands before `=` is a cluster only if it can be one's name."""
+    """Files by cluster; "" is for all others. The part before `=` is a cluster only if it is a valid name of one."""
     found: dict[str, Path] = {}
     for one in given:
         name, equals, file = one.partition("=")

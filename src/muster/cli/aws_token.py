@@ -1,9 +1,9 @@
-"""`muster aws-token`: print a token by which an EKS cluster knows an AWS identity, as `aws eks get-token` does.
+"""`muster aws-token`: prints a token by which EKS authenticates an AWS identity, as `aws eks get-token` does.
 
-Kubeconfigs of agents that register by AWS identities name it. In a process of its own it asks AWS each time. On a node of Muster's
-the programs of pods are tasks, and what their kubeconfigs name is run here too (`credential_programs`): `muster aws-token`, and
-`aws` for kubeconfigs that upstream's agents or AWS' own program wrote. Each pod has an AWS session of its own there, which lasts
-for many tokens and goes with the pod.
+It is the exec plugin in kubeconfigs of agents that register with AWS identities. In a process of its own it calls AWS each time. On
+a Muster node the programs of pods are tasks, and their exec plugins run in process too (`credential_programs`): `muster aws-token`,
+and `aws` for kubeconfigs that upstream's agents or the AWS CLI wrote. Each pod has its own AWS session there, which is used for
+many tokens and discarded with the pod.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME: Final = "aws-token"
 _AWS_SUBCOMMANDS: Final = ("eks", "get-token")
 MOST_ISSUERS: Final = 8
-"""Of one pod, whose kubeconfigs may give their programs variables of their own."""
+"""Limit for one pod, whose kubeconfigs may set different variables for their exec plugins."""
 
 
 @click.command(
@@ -93,13 +93,13 @@ def _request(options: dict[str, Any], process_env: ProcessEnv) -> TokenRequest:
 
 
 def credential_programs() -> dict[str, CredentialProgram]:
-    """What a node offers to the kubeconfigs of its pods, by command."""
+    """The exec plugins that a node offers to the kubeconfigs of its pods, by command."""
     tokens = PodTokens()
     return {"muster": tokens.muster, "aws": tokens.aws}
 
 
 class PodTokens:
-    """What pods' exec plug-ins print. Threads are shared by the pods of a node, sessions are not."""
+    """The output of pods' exec plugins. Threads are shared by the pods of a node, sessions are not."""
 
     def __init__(self) -> None:
         self._threads: Threads | None = None
@@ -112,7 +112,7 @@ class PodTokens:
         return await self._run(arguments[1:], environ)
 
     async def aws(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bytes:
-        """`aws --region R eks get-token …`: the same options beside two words."""
+        """`aws --region R eks get-token …`: the same options around two words."""
         from muster.machinery.confinement import ProgramFailed
 
         at = next((at for at in range(len(arguments)) if tuple(arguments[at : at + 2]) == _AWS_SUBCOMMANDS), None)
@@ -149,7 +149,7 @@ class PodTokens:
         if pod is None:
             return TokenIssuer(process_env, self._threads)
         issuers: dict[tuple[tuple[str, str], ...], TokenIssuer] = pod.held.setdefault(NAME, {})
-        # A kubeconfig may say that its program is somebody else, or that AWS is elsewhere.
+        # A kubeconfig may set another identity or other endpoints of AWS for its exec plugin.
         who = tuple(sorted((name, value) for name, value in process_env.environ.items() if _matters(name)))
         if who not in issuers:
             if len(issuers) >= MOST_ISSUERS:

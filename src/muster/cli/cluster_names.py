@@ -1,4 +1,4 @@
-"""Names of clusters as options and arguments; shells complete them by asking the hub."""
+"""Options and arguments with names of clusters; shell completion queries the hub."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from muster.runtime.client import ClientConfig
 
 COMPLETION_SECONDS = 3.0
-"""How long a shell may be kept waiting."""
+"""The longest time that a shell waits for completions."""
 
 
 class ClusterNames(Names):
-    """Names of ManagedClusters with commas between them."""
+    """Comma-separated names of ManagedClusters."""
 
     name = "clusters"
 
@@ -33,7 +33,7 @@ class ClusterNames(Names):
 
 
 def _known(options: Globals) -> list[str]:
-    """As far as the hub says so in time: a shell is not to be told why not."""
+    """The names that the hub returns in time; completion shows no errors."""
     from muster.cli.loop import run_loop
     from muster.cli.process import find_cluster
 

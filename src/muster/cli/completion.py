@@ -1,4 +1,4 @@
-"""Completion scripts of our commands: what `muster completion` and `clusteradm completion` print."""
+"""The completion scripts that `muster completion` and `clusteradm completion` print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def print_script(shell: str, name: str) -> None:
-    """For the command of the current context's root, under the name by which it is called."""
+    """For the root command of the current context, under the name by which it was called."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

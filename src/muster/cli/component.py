@@ -1,8 +1,8 @@
-"""What the components of a hub have in common as processes: webhooks that every replica serves, and controllers of which one leads.
+"""The shared part of a hub's components: webhooks that every replica serves, and controllers that only the leader runs.
 
-A component says in a `HubComponent` what it consists of; the flags around that are the same for all of them. Installing comes
-first, then the webhooks listen, then the API server is told of them, then the controllers begin; `--install-only` ends before the
-last step, and `--no-webhook` and `--no-controllers` leave one half out.
+A `HubComponent` has what is specific to a component; the other flags are the same for all. The order is: install, listen for
+webhooks, write the webhook configurations, start the controllers; `--install-only` ends before the last step, and `--no-webhook`
+and `--no-controllers` leave one half out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Command = Callable[..., Any]
 
 
 def cluster_options(command: Command) -> Command:
-    """Which cluster, and whether to install there: what every component's flags begin with."""
+    """The first flags of every component: the cluster, and whether to install."""
     return _with(
         command,
         click.option(
@@ -54,7 +54,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def process_options(command: Command) -> Command:
-    """Webhooks, controllers, health, leadership: what the flags of a component with webhooks end with."""
+    """The last flags of a component with webhooks: webhooks, controllers, health and leader election."""
     webhooks = (
         click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve the admission webhooks."),
         click.option("--webhook-host", help="Address to serve webhooks on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
@@ -94,7 +94,7 @@ def process_options(command: Command) -> Command:
 
 
 def controller_options(command: Command) -> Command:
-    """Health and leadership: what the flags of every component end with."""
+    """The last flags of every component: health and leader election."""
     leadership = (
         click.option(
             "--leader-elect/--no-leader-elect",
@@ -109,7 +109,7 @@ def controller_options(command: Command) -> Command:
 
 
 def health_options(command: Command) -> Command:
-    """Where a component serves its health checks and metrics."""
+    """Flags of the address for health checks and metrics."""
     return _with(
         command,
         click.option(
@@ -138,7 +138,7 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 
 @dataclass(frozen=True)
 class CommonFlags:
-    """What the flags that all components share become."""
+    """The values of the flags that all components share."""
 
     cluster: FoundCluster
     namespace: str
@@ -151,7 +151,7 @@ class CommonFlags:
 
 
 def common_flags(given: dict[str, Any], here: ProcessEnv) -> CommonFlags:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     _check(given)
     everywhere = ANY_ADDRESS if in_pod(given["kubeconfig"], given["context"], here) else LOOPBACK
     host, port = host_port(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
@@ -217,7 +217,7 @@ def host_port(text: str, flag: str = "--listen") -> tuple[str, int]:
 
 
 def component_problem(ports: str = "--health-port") -> Callable[[Exception], click.ClickException | None]:
-    """Words for what can go wrong in a component that listens on `ports` (flags)."""
+    """A function that explains errors of a component which listens on `ports` (flags)."""
 
     def explain(error: Exception) -> click.ClickException | None:
         from muster.machinery.tasks import RunnableEnded
@@ -232,7 +232,7 @@ def component_problem(ports: str = "--health-port") -> Callable[[Exception], cli
 
 @contextmanager
 def _listening(where: tuple[str, int]) -> Iterator[None]:
-    """Components of a hub have one default in common, since each is alone in its pod; beside each other they need two."""
+    """Components of a hub share a default port, because each is alone in its pod; on one machine they need two."""
     try:
         yield
     except OSError as error:
@@ -246,7 +246,7 @@ def _listening(where: tuple[str, int]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class HubComponent(Generic[W]):
-    """What a component consists of. `name` is what it calls itself when it is ready, `lease` what its leader holds."""
+    """What is specific to a component. `name` is in its log lines and messages, `lease` is the Lease of its leader."""
 
     name: str
     agent: str
@@ -255,7 +255,7 @@ class HubComponent(Generic[W]):
     install_namespaces: Callable[[KubeClient], Awaitable[None]]
     install: Callable[[KubeClient, W | None], Awaitable[None]]
     webhooks: Callable[[KubeClient, ServingOptions], W] | None = None
-    """None where there are none, and no flags about them."""
+    """None if it has no webhooks and no flags for them."""
 
 
 async def serve_component(flags: CommonFlags, component: HubComponent[W], here: ProcessEnv) -> None:

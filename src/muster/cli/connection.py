@@ -1,8 +1,7 @@
-"""What every `clusteradm` command has: which cluster, how long, and whether to write at all.
+"""The options of all `clusteradm` commands: connection, timeout and dry run, and the session that runs a verb.
 
-These options may stand before or after the verb, as with OCM's own tool. `administer` opens the session a verb works in, runs it,
-and ends the command the same way everywhere: 0 when done, 1 with one line that says what is wrong and what to do, 2
-for wrong usage.
+These options may stand before or after the verb, as with OCM's own tool. `administer` opens the session of a verb, runs it, and
+sets the exit code: 0 when done, 1 with one line that has the problem and the remedy, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT = 300.0
 PREFIX = "session_"
-"""Before the names of our parameters, so that a verb may have a `context` of its own."""
+"""Prefix of the names of our parameters, so that a verb may have a `context` of its own."""
 
 
 @dataclass
 class Globals:
-    """What was said before and after the verb; the later word counts."""
+    """The options before and after the verb; the later one overrides."""
 
     kubeconfig: str | None = None
     context: str = ""
@@ -111,7 +110,7 @@ _OPTIONS = (
 
 
 def connected(command: F) -> F:
-    """Give a command the options of all commands."""
+    """Add these options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -136,13 +135,13 @@ class Session:
         return self.options.timeout
 
     def finished(self, text: str) -> None:
-        """How a `--wait` ended well; in a dry run nothing was waited for."""
+        """Report the success of `--wait`; a dry run has not waited."""
         if not self.dry_run:
             self.progress.info(text)
 
 
 def program() -> str:
-    """As the user calls us, also as a plugin of kubectl or oc."""
+    """The program's name as the user has called it, also as a plugin of kubectl or oc."""
     name = Path(sys.argv[0]).name
     plugin, separator, rest = name.partition("-")
     if separator and plugin in ("kubectl", "oc") and rest:
@@ -151,7 +150,7 @@ def program() -> str:
 
 
 def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False) -> T:
-    """Run a verb's work in a session. `machine`: standard output is for a program to read."""
+    """Run a verb's work in a session. `machine`: standard output is for programs."""
     options = Globals.current()
     config = find_cluster(options.kubeconfig, options.context).config
     if options.dry_run:
@@ -187,7 +186,7 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
 
 
 def _left(session: Session) -> str:
-    """Verbs may be repeated at any time: they do what is missing."""
+    """The message about an interrupted verb: all verbs are idempotent."""
     what = session.progress.awaited
     waited = f"while waiting for {what}; " if what else ""
     writes = 0 if session.dry_run else len(session.journal.writes)
@@ -205,7 +204,7 @@ def report_dry_run(journal: Journal, machine: bool) -> None:
 
 
 def explain(error: Exception) -> str:
-    """An error of the server's, and what to do about it."""
+    """The server's error, with a remedy."""
     from muster.runtime.client import Forbidden, NoCredential, Unauthorized, Unreachable
 
     remedies: dict[type[Exception], str] = {
@@ -219,7 +218,7 @@ def explain(error: Exception) -> str:
 
 
 def explain_failures(error: ApplyFailed) -> str:
-    """The first; the others mostly fail for the same reason."""
+    """The first failure; the others mostly have the same reason."""
     first = error.failures[0]
     reason = explain(first.error) if first.error is not None else ""
     others = f" ({len(error.failures) - 1} more like this)" if len(error.failures) > 1 else ""
@@ -227,7 +226,7 @@ def explain_failures(error: ApplyFailed) -> str:
 
 
 def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
-    """Replace a file; what was in it before does not show through. It may hold secrets, so it is the owner's alone."""
+    """Replace a file. It may contain secrets, so only the owner can read it."""
     file = Path(path)
     try:
         if file.exists() and not file.is_file():  # /dev/stdout

@@ -1,7 +1,6 @@
-"""The one way to a terminal: `echo`. What a command prints may hold the words of a cluster, so all of it is made printable here.
+"""The only output to a terminal: `echo`. Printed text may come from a cluster, so control characters are escaped here.
 
-Errors that click shows and traces of errors that nobody caught go the same way (`guard`), and so do logs, see
-`muster.machinery.logs`.
+Errors of click and tracebacks of uncaught exceptions are escaped too (`guard`), and so are logs, see `muster.machinery.logs`.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def echo_coloured(text: str) -> None:
-    """A text in which some is bold, red, green or yellow; whatever else acts on a terminal is not let through."""
+    """A text with our own colours: bold, red, green or yellow; other control characters are escaped."""
     parts = _COLOURS.split(text)
     click.echo("".join(part if number % 2 else printable(part) for number, part in enumerate(parts)), color=True)
 
 
 def is_coloured(*, err: bool = False) -> bool:
-    """Whether the reader sees colours: a terminal that knows them, unless NO_COLOR asks for none."""
+    """Whether the output is a terminal with colours, and NO_COLOR is not set."""
     stream = sys.stderr if err else sys.stdout
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def fit(text: str, width: int) -> str:
-    """Of at most so many columns; what is cut off shows as an ellipsis."""
+    """The text in at most so many columns, cut with an ellipsis."""
     if columns_of(text) <= width:
         return text
     taken = 0
@@ -51,19 +50,19 @@ def fit(text: str, width: int) -> str:
 
 
 def columns_of(text: str) -> int:
-    """On a terminal: wide characters take two, combining ones none."""
+    """The width on a terminal: wide characters have two columns, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
 def echo_part(control: str, text: str) -> None:
-    """Some of a line on standard error, after control characters of our own."""
+    """A part of a line on standard error, after our own control characters."""
     click.echo(control + printable(text), err=True, nl=False)
 
 
 def echo_error(text: str) -> None:
-    """Of one of several things, where the others go on; as click shows what ends a command."""
+    """The error of one item while the others continue, in click's format for fatal errors."""
     echo(f"Error: {_hanging(text)}", err=True)
 
 
@@ -73,17 +72,17 @@ def echo_warning(text: str) -> None:
 
 
 def make_printable(error: click.ClickException) -> None:
-    """Before click shows it."""
+    """Called before click shows the error."""
     vars(error)["message"] = printable(_hanging(error.message))
 
 
 def _hanging(text: str) -> str:
-    """Further lines are indented: no text of others begins a line that looks like one of ours."""
+    """Indent further lines, so that text from outside does not look like a line of ours."""
     return _BREAK.sub("\n  ", text)
 
 
 def guard() -> None:
-    """Have traces of errors that end the process printed like everything else."""
+    """Escape tracebacks of uncaught exceptions like all other output."""
     sys.excepthook = _show_trace
 
 

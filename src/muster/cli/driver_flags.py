@@ -1,4 +1,4 @@
-"""Flags that speak to registration drivers: those of a table, and `--driver-option` for everything else."""
+"""Flags of registration drivers: those in a table, and `--driver-option` for all other options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANY = click.option(
 
 
 def driver_flags(flags: Sequence[Flag]) -> Callable[[F], F]:
-    """Give a command these flags, and `--driver-option`."""
+    """Add these flags and `--driver-option` to a command."""
 
     def give(command: F) -> F:
         command = _ANY(command)
@@ -59,7 +59,7 @@ def _option_name(flag: Flag) -> str:
 
 
 def driver_settings(flags: Sequence[Flag], given: dict[str, Any], *more: str) -> dict[str, DriverOptions]:
-    """What is said to drivers, by driver; `more` are settings DRIVER.OPTION=VALUE. Raises ClickException."""
+    """The options by driver; `more` are further settings DRIVER.OPTION=VALUE. Raises ClickException."""
     from muster.registration.drivers import DriverOptionError, driver_options
 
     settings = [f"{flag.driver}.{flag.option}={value}" for flag in flags for value in _values(flag, given)]
@@ -77,7 +77,7 @@ def _values(flag: Flag, given: dict[str, Any]) -> list[str]:
 
 
 def content(path: str | None, flag: str) -> bytes:
-    """Of the file that a flag names; empty when it names none. Raises ClickException."""
+    """The content of a flag's file; empty without the flag. Raises ClickException."""
     if not path:
         return b""
     try:

@@ -1,4 +1,4 @@
-"""How an agent asks what executors may: flags that the agent and whoever foretells its answers have in common."""
+"""Flags about the permissions of executors, shared by the agent and by commands that predict its decisions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`muster gateway`: serve `clustergateways` and the way to every managed cluster, as an aggregated API of the hub.
+"""`muster gateway`: serves `clustergateways`, the proxy to every managed cluster, as an aggregated API of the hub.
 
-Where an operator keeps the gateway, it is told to install nothing (`--no-install`) and given its certificate (`--cert-dir`).
-By hand it first installs what it needs, which takes an administrator's rights and says where the hub's API server finds it
-(`--service-host`). To run it with its own rights only, install once with `--install-only` as administrator, then run it as
+An operator runs it without installation (`--no-install`) and with its certificate (`--cert-dir`). Run manually it first installs
+its APIService and permissions, which takes an administrator's permissions and an address at which the hub's API server reaches it
+(`--service-host`). To run it with its own permissions only, install once with `--install-only` as administrator, then run it as
 `cluster-gateway-sa` with `--no-install`.
 """
 
@@ -130,7 +130,7 @@ def command(**options: Any) -> None:
     """Run the cluster gateway, which serves the API of every managed cluster at clustergateways/NAME/proxy."""
     from muster.machinery import allocation, logs
 
-    allocation.map_large_blocks()  # before what is imported from here on takes its own
+    allocation.map_large_blocks()  # before the following imports allocate memory
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_until_stopped(serve(settings(options)))
 
@@ -142,13 +142,13 @@ class Settings:
     options: GatewayOptions
     certificates: Path | None
     install: StandaloneGateway | None
-    """None: others have installed it."""
+    """None: it is installed already."""
     install_only: bool
     health: tuple[str, int]
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     from muster.gateway.authorization import AuthorizationOptions
     from muster.gateway.server import GatewayOptions
     from muster.gateway.standalone import StandaloneGateway
@@ -214,7 +214,7 @@ def _impersonation(given: dict[str, Any], here: ProcessEnv) -> ImpersonationFile
 
 
 def _cluster_proxy(given: dict[str, Any], here: ProcessEnv) -> ClusterProxyOptions | None:
-    """Its files may come later than the gateway, as optional Secret volumes do, and change any time."""
+    """Its files may be created after the gateway has started, as in optional Secret volumes, and may change at any time."""
     from muster.gateway.konnectivity.cluster_proxy import ClusterProxyOptions
 
     flags = ("--proxy-ca-cert", "--proxy-cert", "--proxy-key")
@@ -270,7 +270,7 @@ def _announcement(settings: Settings, client: KubeClient) -> Callable[[], Awaita
     from muster.gateway.standalone import apply_api_services
 
     if settings.certificates is not None and settings.install is None:
-        return None  # an operator makes the APIServices
+        return None  # an operator creates the APIServices
 
     async def announced() -> None:
         if settings.install is not None:

@@ -1,7 +1,7 @@
-"""`muster gateway-agent`: lead the hub's gateway to a managed cluster that it cannot reach, until told to stop.
+"""`muster gateway-agent`: connects the hub's gateway to a managed cluster that it cannot reach itself.
 
-It is the agent of the addon `cluster-gateway`, which brings it where it is asked for. It opens tunnels from inside, through the
-hub's API server with the credential of its addon, or straight to the gateway (`--tunnel-url`), and heeds `HTTPS_PROXY`.
+It is the agent of the addon `cluster-gateway`, which deploys it where it is enabled. It opens tunnels from the managed cluster,
+through the hub's API server with the credential of its addon, or directly to the gateway (`--tunnel-url`), and uses `HTTPS_PROXY`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Settings:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     from muster.api.proxy.v1alpha1 import GROUP
     from muster.gateway.tunnel.agent import AgentOptions
     from muster.kube.names import dns1123_label
@@ -174,7 +174,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
 
 async def _until_moved(settings: Settings) -> None:
-    """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
+    """Ends the agent when its cluster has moved to another hub: its restart uses that one."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
     found = await until_moved(settings.hub_file, KUBECONFIGS, settings.hub_url)

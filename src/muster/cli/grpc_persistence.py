@@ -1,8 +1,8 @@
-"""Where `muster grpc-server` keeps a hub's objects: in the hub cluster, or in a database of its own.
+"""The storage of `muster grpc-server` for a hub's objects: the hub cluster, or a database of its own.
 
-With a database there is no Kubernetes beside it: the process serves the hub's Kubernetes-style API itself and writes the
-kubeconfig by which `muster hub`, `muster work-hub` and kubectl reach it. Flags of one kind are refused where the other is chosen,
-since whoever gives them believes something that is not so.
+With a database there is no Kubernetes: the process serves the hub's Kubernetes API itself and writes the kubeconfig by which
+`muster hub`, `muster work-hub` and kubectl access it. Flags of the storage that is not selected are refused, because they would
+have no effect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from muster.transport.services.store.hub import SqlHubOptions
 
 REQUESTS_AT_ONCE: Final = 32
-"""To the hub's API server: agents that come back all at once must not take its every place, and each of very many requests at once
-costs it more. At 20 ms for a write these are 1,600 in a second, more than one server of ours gets to."""
+"""Concurrent requests to the hub's API server: agents that reconnect all at once must not use up its limit, and each of many
+concurrent requests costs it more. At 20 ms for a write these are 1,600 per second, more than one server of ours reaches.
+"""
 _SQLITE: Final = "sqlite:///"
 _SCHEMES: Final = (_SQLITE, "postgresql://", "postgres://")
 DATABASE_VARIABLE: Final = "MUSTER_DATABASE"
-"""Instead of a flag, which others on the machine can read."""
+"""Instead of a flag, which other users of the machine can read."""
 EXAMPLES: Final = "sqlite:///hub.db (four slashes before an absolute path) or postgresql://user@host/database"
 _OF_SQL: Final = {
     "database": "--database",
@@ -82,7 +83,7 @@ def persistence_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHubOptions:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     is_sql = given["persistence"] == SQL
     for name, flag in (_OF_KUBE if is_sql else _OF_SQL).items():
         if given[name] not in (None, "", ()) and not (name == "database" and not is_sql and is_from_environment(name)):
@@ -93,7 +94,7 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
     from muster.transport.services.store.hub import SqlHubOptions
 
     if current() is not None:
-        # It would serve an API of its own and keep files beyond the boundary of the pod.
+        # It would serve an API of its own and write files outside of the pod's boundary.
         raise click.UsageError(f"--persistence {SQL} is for a process of its own, not for a pod of the node runtime")
     if not given["write_kubeconfig"]:
         raise click.UsageError(f"--persistence {SQL} needs --write-kubeconfig: by it the hub's controllers reach this process")
@@ -108,7 +109,7 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
 
 
 def is_from_environment(name: str) -> bool:
-    """Whether a variable and not the command line says it."""
+    """Whether the option's value comes from an environment variable and not from the command line."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT
 
@@ -120,16 +121,16 @@ def _database(address: str, located: Callable[[str], Path]) -> str:
 
 
 def database_address(address: str, located: Callable[[str], Path]) -> str:
-    """As it is kept; `located` says where a file is. Raises BadParameter."""
+    """The normalized address; `located` maps file names to paths. Raises BadParameter."""
     if not address.startswith(_SCHEMES) or address == _SQLITE:
-        # A password may be in it.
+        # The address may contain a password.
         scheme = address.partition("://")[0] if "://" in address else "no scheme"
         raise click.BadParameter(f"{scheme!r} is no database that is known; expected {EXAMPLES}", param_hint="--database")
     return f"{_SQLITE}{located(address.removeprefix(_SQLITE))}" if address.startswith(_SQLITE) else address
 
 
 def database_name(address: str) -> str:
-    """By which people know it, without what is nobody's business."""
+    """The database's name for messages, without credentials."""
     if address.startswith(_SQLITE):
         return address.removeprefix(_SQLITE)
     parts = urlsplit(address)
@@ -139,15 +140,15 @@ def database_name(address: str) -> str:
 class Opened(NamedTuple):
     client: KubeClient
     services: Services | None
-    """None: those over the client."""
+    """None: the services that use the client."""
     problem: Callable[[], str | None]
-    """What keeps objects from being written, for readiness."""
+    """Why objects cannot be written, for the readiness check."""
 
 
 async def open_persistence(
     chosen: FoundCluster | SqlHubOptions, options: GrpcServerOptions, stack: AsyncExitStack, metrics: Metrics
 ) -> Opened:
-    """For a server of these options; open until the stack ends."""
+    """The storage of a server with these options; open until the stack ends."""
     if isinstance(chosen, FoundCluster):
         return Opened(chosen.connect_in(stack, "muster-grpc-server", metrics, REQUESTS_AT_ONCE), None, lambda: None)
     from muster.registration.hub.install import install_base

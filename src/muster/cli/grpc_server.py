@@ -1,7 +1,7 @@
-"""`muster grpc-server`: serve registration and works over gRPC, so that agents need no way to the hub's API server.
+"""`muster grpc-server`: serves registration and works over gRPC, so that agents need no access to the hub's API server.
 
-Upstream's flags and configuration file are understood. Every replica serves; there is no leader. Told to stop, it says so to its
-clients, which go to another server, and ends what is under way.
+Upstream's flags and configuration file are accepted. Every replica serves; there is no leader. On shutdown it sends GOAWAY to its
+clients, which connect to another server, and completes requests in flight.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def command(**options: Any) -> None:
 @dataclass(frozen=True)
 class Settings:
     objects: FoundCluster | SqlHubOptions
-    """Where they are kept."""
+    """The storage of objects."""
     namespace: str
     options: GrpcServerOptions
     health: tuple[str, int]
@@ -127,7 +127,7 @@ class Settings:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     from muster.api.cluster.write_rules import ClusterWriteRules
     from muster.transport.server.server import GrpcServerOptions
 
@@ -231,7 +231,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
 
 async def _until_changed(paths: tuple[Path, ...], here: ProcessEnv) -> None:
-    """Until one of the files is another than at the start."""
+    """Wait until one of the files differs from its content at the start."""
     from muster.machinery.confinement import shown
 
     known = await asyncio.to_thread(_contents, paths)

@@ -1,8 +1,8 @@
-"""`muster hub`: run the hub's registration controllers and webhooks until told to stop.
+"""`muster hub`: runs the hub's registration controllers and webhooks.
 
-By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install once
-with `--install-only` as administrator, then run it as `registration-controller-sa` with `--no-install`. Upstream's flag
-names are accepted beside ours.
+By default it first installs its CRDs and permissions, which takes an administrator's permissions. To run it with its own
+permissions only, install once with `--install-only` as administrator, then run it as `registration-controller-sa` with
+`--no-install`. Upstream's flag names are accepted beside ours.
 """
 
 from __future__ import annotations

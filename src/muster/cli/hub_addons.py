@@ -1,8 +1,9 @@
-"""`muster hub-addons`: serve the addons that Muster brings itself, until told to stop.
+"""`muster hub-addons`: runs the hub's side of the addons that are part of Muster.
 
-Where they are installed is planned by the hub's addon manager, Muster's or upstream's; this process gives their agents what they
-need. By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install
-once with `--install-only` as administrator, then run it as `hub-addons-controller-sa` with `--no-install`.
+The hub's addon manager, Muster's or upstream's, decides on which clusters they are installed; this process creates the manifests
+and permissions of their agents. By default it first installs its CRDs and permissions, which takes an administrator's permissions.
+To run it with its own permissions only, install once with `--install-only` as administrator, then run it as
+`hub-addons-controller-sa` with `--no-install`.
 """
 
 from __future__ import annotations

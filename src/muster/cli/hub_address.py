@@ -1,8 +1,8 @@
-"""Which hub the way leads to that the registration agent keeps, and whether it still does.
+"""Watches whether the registration agent's configuration file still is for the same hub.
 
-How such a way is written is known to registration drivers; here it is a file. The address counts letter by letter: records on the
-managed cluster are named by it, and other agents must name them alike. A credential that is renewed is followed by whoever uses
-it; another hub makes another agent.
+Registration drivers know the format of the file. The address is compared exactly: the names of records on the managed cluster
+contain its hash, and all agents must use the same one. Clients reload a renewed credential; after a change of the hub the agent is
+restarted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_hub(file: Path, endpoints: EndpointFormat) -> HubEndpoint:
 
 
 async def until_moved(file: Path, endpoints: EndpointFormat, url: str) -> str:
-    """Until the file leads to another hub, whose address is given; one that is away or being written is waited for."""
+    """Wait until the file is for another hub, and return its address; a missing or incomplete file is waited for."""
     while True:
         await asyncio.sleep(POLL_INTERVAL)
         try:

@@ -1,6 +1,6 @@
-"""Ctrl-C: a command that is interrupted ends with 130, as shells expect, and says what it leaves behind.
+"""Ctrl-C: an interrupted command exits with 130, as shells expect, and reports what it leaves behind.
 
-What that is, the command that runs knows; it says so beforehand (`leaves_behind`), and it is asked only when it comes to that.
+A command sets that message beforehand (`leaves_behind`), and it is computed only when needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEFT: Final = "muster.cli.interruption"
 
 
 class Interrupted(click.ClickException):
-    """The message says what is left; where it is empty, nothing is said."""
+    """The message has what is left; an empty one is not printed."""
 
     exit_code = EXIT_CODE
 
@@ -28,7 +28,7 @@ class Interrupted(click.ClickException):
 
 
 def leaves_behind(info: Callable[[], str]) -> None:
-    """What to say if the command of this context is interrupted from now on."""
+    """Set the message for an interruption of this context's command from now on."""
     click.get_current_context().meta[_LEFT] = info
 
 

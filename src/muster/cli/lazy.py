@@ -1,6 +1,6 @@
-"""A group of commands that imports a command when it is asked for, so that `--help` answers at once. Its errors are printable.
+"""A group of commands that imports a command only when it is called, so that `--help` is fast. Its errors are escaped.
 
-What is listed comes from a table: the command's name, where it is, and what it says of itself in one line.
+The list of commands is a table: the command's name, its module, and its short help.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Entry:
 
 
 class SuggestingGroup(click.Group):
-    """Says which command was probably meant."""
+    """Suggests the command that was probably meant."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
@@ -42,7 +42,7 @@ class SuggestingGroup(click.Group):
 
 
 class LazyGroup(SuggestingGroup):
-    """`others` are further names of commands, which are not listed."""
+    """`others` are aliases of commands, which are not listed."""
 
     def __init__(
         self, *arguments: Any, entries: Mapping[str, Entry], others: Mapping[str, str] | None = None, **options: Any
@@ -74,7 +74,7 @@ class LazyGroup(SuggestingGroup):
         return self._entries[name].load() if name in self._entries else super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does it, without importing what is only listed."""
+        """As in click, without importing the listed commands."""
         listed = {name: command.get_short_help_str() for name, command in self.commands.items()}
         listed |= {name: entry.help for name, entry in self._entries.items()}
         with formatter.section("Commands"):

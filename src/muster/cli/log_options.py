@@ -1,4 +1,4 @@
-"""What every long-running command lets be said about its log: how much, and in which format."""
+"""The log options of every long-running command: level and format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _choose(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def log_options(command: F) -> F:
-    """Give a command `--verbose`, and `--log-format`, which has its effect when it is parsed."""
+    """Add `--verbose`, and `--log-format`, which takes effect when it is parsed."""
     for option in reversed(
         (
             click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error."),

@@ -1,11 +1,11 @@
-"""The event loop that every command runs on, and what it says of failures that nobody waits for.
+"""The event loop of every command, and its handling of exceptions that no task awaits.
 
-The limit on open files is raised first: every connection is one, and the usual limit is a few hundred agents.
+The limit on open files is raised first: every connection is one, and the default limit suffices for a few hundred agents only.
 
-A connection that is given up while it is being made may fail afterwards, and then nobody is left to hear of it: the loop would
-print a traceback of something that is no fault. The same is true of TLS on a connection that the other end has closed: uvloop
-closes its socket while it reads what came before, then writes to it and complains of itself. All else that nobody waits for is a
-fault, and is printed.
+A connection that is abandoned while it is being opened may fail afterwards, when no task awaits it: the loop would print a
+traceback although nothing is wrong. The same is true of TLS on a connection that the peer has closed: uvloop closes its socket
+while it reads earlier data, then writes to it and reports an error of its own. All other exceptions that no task awaits are bugs,
+and are printed.
 """
 
 from __future__ import annotations
@@ -56,6 +56,6 @@ def _is_of_closed_connection(context: dict[str, Any]) -> bool:
 
 
 def _is_raised_by_loop(error: BaseException) -> bool:
-    """Whether no code of ours was at work: uvloop's frames are named by its own sources."""
+    """Whether no code of ours was running: frames of uvloop have its own source files."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename.startswith("uvloop/")

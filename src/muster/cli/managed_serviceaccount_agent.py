@@ -1,7 +1,7 @@
-"""`muster managed-serviceaccount-agent`: keep a managed cluster's accounts, and their tokens on the hub, until told to stop.
+"""`muster managed-serviceaccount-agent`: manages a managed cluster's service accounts, and their tokens on the hub.
 
-It is the agent of the addon `managed-serviceaccount`, which brings it with all that it needs. Upstream's flag names are accepted
-beside ours; renewed certificates are followed.
+It is the agent of the addon `managed-serviceaccount`, which deploys it with its permissions. Upstream's flag names are accepted
+beside ours; renewed certificates are reloaded.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
 
 
 def _authority(spoke: FoundCluster) -> bytes:
-    """Who vouches for the managed cluster's API server; read anew each time, since it may be replaced."""
+    """The CA of the managed cluster's API server; read each time, because it may be replaced."""
     found = spoke.config.ca
     return read(found) if isinstance(found, Path) else found or b""
 
@@ -163,7 +163,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
 
 async def _until_moved(settings: Settings) -> None:
-    """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
+    """Ends the agent when its cluster has moved to another hub: its restart uses that one."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
     found = await until_moved(settings.hub_file, KUBECONFIGS, settings.hub.url)

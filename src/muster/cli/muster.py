@@ -1,7 +1,7 @@
-"""The `muster` command: one process each for the control plane's parts.
+"""The `muster` command: one subcommand for each component, and those of the local fleet.
 
-A part with many options lives in a module of its own, named in `PARTS`, which is imported when its command is asked for; heavier
-imports happen inside the commands, so that `--help` answers at once.
+A component with many options has a module of its own, named in `PARTS`, which is imported when its command is called; heavy imports
+are inside the commands, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS = {
     "work-agent": "Run a managed cluster's work agent.",
     "work-hub": "Run the hub's work controllers and webhooks.",
 }
-"""Command name to short help; the module of that name here has it as `command`."""
+"""Command name to short help; the module of that name here has the command as `command`."""
 
 
 FLEET = {

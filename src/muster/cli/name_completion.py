@@ -1,7 +1,7 @@
-"""Names that a shell completes: contexts of the kubeconfig, objects of the hub, clusters of the local fleet.
+"""Shell completion of names: contexts of the kubeconfig, objects of the hub, clusters of the local fleet.
 
-The hub is asked with the kubeconfig and context that stand on the line so far, and only for a moment: one that is away, or
-refuses, completes nothing and prints nothing.
+The hub is queried with the kubeconfig and context on the line so far, and with a short timeout: one that does not answer, or
+refuses, gives no completions and no output.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from muster.machinery.printable import is_printable
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 COMPLETION_TIMEOUT: Final = 2.0
-"""Seconds, for all that is asked of a hub."""
+"""Seconds for all requests to a hub."""
 CLUSTERS, SETS, WORKS, PLACEMENTS, ADDONS = "clusters", "clustersets", "works", "placements", "addons"
 
 
 def objects(kind: str, *, namespaced: bool = False) -> Complete:
-    """Names of one kind; with commas between them, the last is completed. `namespaced`: as namespace/name."""
+    """Names of one kind; in a comma-separated list the last is completed. `namespaced`: as namespace/name."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, _ = incomplete.rpartition(",")
@@ -44,7 +44,7 @@ def contexts(context: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def members(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Of the local fleet."""
+    """Clusters of the local fleet."""
     from muster.fleet.local.directory import FleetDirectory, FleetError
 
     with suppress(FleetError, OSError):
@@ -54,7 +54,7 @@ def members(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """What a terminal would act on is no name."""
+    """Names with control characters are left out."""
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and is_printable(name)]
 
 

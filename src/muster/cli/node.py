@@ -1,8 +1,8 @@
-"""`muster node`: run the pods of Muster's image on a cluster that has no kubelets, until told to stop.
+"""`muster node`: runs the pods of Muster's image on a cluster without kubelets.
 
-For test rigs: a kube-apiserver and an etcd without machines. Every pod that nobody has taken is bound to this node, and pods of
-Muster's own image run as tasks of this process. It needs an administrator's rights on the cluster: what a kubelet, a scheduler and
-(with `--workloads`) a controller manager may do.
+For test environments: a kube-apiserver and an etcd without machines. Every pending pod is bound to this node, and pods of Muster's
+own image run as tasks of this process. It needs an administrator's permissions on the cluster: those of a kubelet, a scheduler and
+(with `--workloads`) a controller manager.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`muster operator cluster-manager|klusterlet`: run an operator until told to stop.
+"""`muster operator cluster-manager|klusterlet`: runs an operator.
 
-It needs the rights that `clusteradm` or the manifests in `deploy/` give it, and installs nothing around itself. Several replicas
+It needs the permissions that `clusteradm` or the manifests in `deploy/` give it, and installs nothing for itself. Several replicas
 elect a leader; all of them answer health checks.
 """
 

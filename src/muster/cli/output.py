@@ -1,8 +1,8 @@
-"""Showing things: as a table, as OCM's tree, as JSON or as YAML.
+"""Output formats: table, OCM's tree, JSON and YAML.
 
 A command makes a `Listing`: one `Item` for each object, with the cells of its row, the fields of its branch, and the object itself.
-How it is shown is decided here alone. JSON and YAML carry the objects as the server gave them, so scripts need nothing else; what
-a terminal would act on is an escape of the format there. Cells and branches are one line each.
+Only this module formats it. JSON and YAML contain the objects as the server sent them, so scripts need nothing else; control
+characters are escaped there in the syntax of the format. Cells and branches are one line each.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("tree", "table", "json", "yaml")
 LISTINGS = ("tree", "table", "wide", "name", "json", "yaml")
-"""Of what is a list of objects."""
+"""The formats of a list of objects."""
 _MANAGED_FIELDS = "muster.cli.output.managed-fields"
 _GAP = "   "
 _NARROWEST, _NARROWEST_LAST = 12, 24
 NAME, WIDE = "name", "wide"
-"""A table with the further columns that a listing may have."""
+"""A table with the additional columns of a listing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -45,7 +45,7 @@ def format_option(*formats: str, default: str = "tree") -> Callable[[F], F]:
 
 
 def listing_options(command: F) -> F:
-    """How a list of objects is shown: all formats, and whether JSON and YAML have managed fields."""
+    """Options for the format of a list: all formats, and whether JSON and YAML include managed fields."""
 
     def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         context.meta[_MANAGED_FIELDS] = value
@@ -69,7 +69,7 @@ class Item:
     fields: Mapping[str, object] = field(default_factory=dict)
     document: Document = field(default_factory=dict)
     more: Sequence[object] = ()
-    """The cells of the further columns."""
+    """The cells of the additional columns."""
 
     def row(self, output: str) -> list[object]:
         return [*self.cells, *(self.more if output == WIDE else ())]
@@ -88,7 +88,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of a tree that has a value of its own."""
+    """A branch of a tree with a value of its own."""
 
     value: object
     below: Mapping[str, object]
@@ -114,7 +114,7 @@ def render(listing: Listing, output: str) -> str:
 
 
 def _resource(kind: str, item: Item) -> str:
-    """As kubectl names objects: kind.group/name."""
+    """In kubectl's notation of objects: kind.group/name."""
     found = item.document
     group = str(found.get("apiVersion") or "").rpartition("/")[0]
     name = (found.get("metadata") or {}).get("name") or item.name
@@ -129,8 +129,10 @@ def _without_managed_fields(found: Document) -> Document:
 
 
 def news(before: Listing, after: Listing, output: str) -> str:
-    """What of a listing is shown once more because it changed, and what is gone; empty if nothing did. Tables go on without their
-    head."""
+    """The items of a listing that have changed, and those that are gone; empty if there are none.
+
+    Tables continue without their header.
+    """
     known, now = ({item.name: _view(item, output) for item in one.items} for one in (before, after))
     changed = [item for item in after.items if known.get(item.name) != now[item.name]]
     gone = [f"{name} (deleted)" for name in known if name not in now]
@@ -160,7 +162,7 @@ def document(value: object, output: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
-    """Of at most `width` columns: that of the terminal where there is one, and as wide as it takes where there is none."""
+    """At most `width` columns wide: by default the terminal's, and unlimited without a terminal."""
     texts = [[column.upper() for column in columns], *([_text(cell) for cell in row] for row in rows)]
     widths = [max(columns_of(row[index]) for row in texts) for index in range(len(columns))]
     limit = terminal_width() if width is None else width
@@ -168,7 +170,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int |
     last = len(fitted) - 1
     lines = []
     for row in texts:
-        # The last column mostly says why, so it goes on below itself; of others an ellipsis stands for what is cut.
+        # The last column mostly has the reason, so it is wrapped below itself; others are cut with an ellipsis.
         parts = wrap(row[last], max(fitted[last], 1)) if columns_of(row[last]) > fitted[last] else [row[last]]
         cells = [_padded(fit(cell, room), room) for cell, room in zip(row[:last], fitted[:last], strict=True)]
         lines.append(_GAP.join([*cells, *parts[:1]]).rstrip())
@@ -178,12 +180,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int |
 
 
 def terminal_width() -> int:
-    """0 where there is no terminal: what a program reads is not cut."""
+    """0 without a terminal: output for programs is not cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def _fitted(widths: list[int], limit: int, heads: list[int]) -> list[int]:
-    """The widest give way first, the last before all others; none becomes narrower than its head, or than a few letters."""
+    """The widest columns shrink first, the last one before all others; none becomes narrower than its header, or than a few
+    letters.
+    """
     fitted, last = list(widths), len(widths) - 1
     floors = [min(width, max(head, _NARROWEST)) for width, head in zip(widths, heads, strict=True)]
     if last >= 0:
@@ -209,7 +213,7 @@ def _text(value: object) -> str:
 
 
 def _branch(fields: Mapping[str, object]) -> dict[str, Any]:
-    """Paths into nested branches; what is there on the way is kept."""
+    """Convert paths to nested branches; existing branches are kept."""
     root: dict[str, Any] = {}
     for path, value in fields.items():
         *parents, last = path.split(".")

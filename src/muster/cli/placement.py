@@ -1,8 +1,8 @@
-"""`muster placement`: choose clusters for Placements until told to stop.
+"""`muster placement`: runs the controller that selects clusters for Placements.
 
-By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install once
-with `--install-only` as administrator, then run it as `placement-controller-sa` with `--no-install`. Upstream's flag names are
-accepted beside ours.
+By default it first installs its CRDs and permissions, which takes an administrator's permissions. To run it with its own
+permissions only, install once with `--install-only` as administrator, then run it as `placement-controller-sa` with `--no-install`.
+Upstream's flag names are accepted beside ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`muster policy`: evaluate and enforce the policies of a managed cluster, until told to stop.
+"""`muster policy`: runs the policy controller of a managed cluster, which evaluates and enforces policies.
 
 It is the agent of the addon `config-policy-controller`, with the flags, variables and files of upstream's program of that name, and
-answers to that name too: `config-policy-controller controller|trigger-uninstall`. Renewed credentials are followed. `dryrun` and
-`trigger-uninstall` are commands below it.
+can be called by that name too: `config-policy-controller controller|trigger-uninstall`. Renewed credentials are reloaded. `dryrun`
+and `trigger-uninstall` are subcommands.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COMMANDS: Final = {
 
 
 def _switch(name: str, help: str, *, default: bool) -> Any:
-    """A boolean as Go's flags have them: `--name`, `--name=true` or `--name=false`."""
+    """A boolean option with the syntax of Go's flags: `--name`, `--name=true` or `--name=false`."""
     return click.option(name, type=bool, is_flag=False, flag_value="true", default=default, show_default=True, help=help)
 
 
@@ -220,7 +220,7 @@ class Settings:
     """The kubeconfig for hub templates."""
     options: PolicyOptions
     namespace: str
-    """Where the controller lives."""
+    """The namespace of the controller."""
     elect: bool
     health: tuple[str, int]
     metrics: tuple[str, int] | None
@@ -241,7 +241,7 @@ class TlsRestrictions:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
     from muster.machinery.objects import ObjectKey
     from muster.policy.configuration.controller import ConfigurationPolicyOptions
@@ -252,7 +252,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     target = find_cluster(given["target_kubeconfig_path"], "", here) if given["target_kubeconfig_path"] else None
     namespaces = _namespaces(given, here)
     denylist = frozenset(name for names in given["denylist"] for name in names)
-    # Outside a cluster nobody waits for a Lease, unless a namespace is named for it.
+    # Outside of a cluster no client waits for a Lease, unless a namespace is given for it.
     lives_in = (cluster.config.namespace if cluster.in_pod else "") or here.environ.get("POD_NAMESPACE", "")
     operator = here.environ.get(OPERATOR_NAME, "")
     operators = OperatorPolicyOptions(
@@ -376,7 +376,7 @@ def _secured(settings: Settings, client: KubeClient) -> SecureServing:
 
 
 async def _until_moved(file: Path) -> None:
-    """Ends the controller when its cluster has gone to another hub: the next one begins with that."""
+    """Ends the controller when its cluster has moved to another hub: its restart uses that one."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
     found = await until_moved(file, KUBECONFIGS, find_hub(file, KUBECONFIGS).url)

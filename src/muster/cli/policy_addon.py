@@ -1,7 +1,8 @@
-"""`muster policy-addon`: serve the two addons of policies alone, for hubs that have no use for the others.
+"""`muster policy-addon`: runs only the two policy addons, for hubs that do not use the others.
 
 It is `muster hub-addons --names config-policy-controller,governance-standalone-hub-templating`: the same process under the name
-that OCM's policy addon controller suggests, with the same account and the same lock, so that only one of the two leads on a hub.
+that OCM's policy addon controller suggests, with the same service account and the same Lease, so that only one of the two leads on
+a hub.
 """
 
 from __future__ import annotations

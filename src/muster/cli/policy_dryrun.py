@@ -1,7 +1,7 @@
-"""`muster policy dryrun`: the status that a ConfigurationPolicy would have, with objects from files or from a cluster.
+"""`muster policy dryrun`: prints the status that a ConfigurationPolicy would have, with objects from files or from a cluster.
 
 Flags, output and exit codes are those of upstream's `dryrun`: 0 when the policy is compliant, 2 when it is not, 1 when it could not
-be evaluated. Nothing is ever written to a cluster: the policy informs, whatever it says.
+be evaluated. Nothing is ever written to a cluster: the policy is evaluated with remediationAction inform.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _print_log(text: str) -> None:
 
 
 def _dry_run(policy_path: Path, files: Sequence[str], options: dict[str, Any]) -> bool:
-    """Whether the policy is compliant."""
+    """Returns whether the policy is compliant."""
     from muster.kube.yaml import dump
     from muster.policy.dryrun.expectation import StatusComparison
     from muster.policy.dryrun.output import Palette, diff_lines, message_lines
@@ -213,7 +213,7 @@ def _input_objects(files: Sequence[str]) -> list[Object]:
 
 
 def _input_files(files: Sequence[str]) -> Iterator[str]:
-    """Standard input where somebody feeds it, then what is named; of directories the files right in them."""
+    """Standard input if it is a pipe or a file, then the given files; of directories the files directly in them."""
     if not _is_device(sys.stdin):
         yield STDIN
     for name in files:
@@ -227,7 +227,7 @@ def _input_files(files: Sequence[str]) -> Iterator[str]:
 
 
 def _is_device(stream: TextIO) -> bool:
-    """Whether it is a terminal or /dev/null, from which nothing comes by itself."""
+    """Whether it is a terminal or /dev/null, which have no content."""
     try:
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     except io.UnsupportedOperation:

@@ -1,4 +1,4 @@
-"""`muster policy trigger-uninstall`: make a policy controller let go of all policies, and wait until it has.
+"""`muster policy trigger-uninstall`: makes a policy controller remove its finalizers from all policies, and waits for that.
 
 It runs before the addon `config-policy-controller` is removed, as upstream's `config-policy-controller trigger-uninstall` does.
 """
@@ -61,7 +61,7 @@ class Settings:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    """Raises what click raises for flags that are wrong."""
+    """Raises click's errors for invalid flags."""
     from muster.machinery.objects import ObjectKey
 
     for flag in ("deployment_name", "deployment_namespace", "policy_namespace"):

@@ -1,11 +1,11 @@
-"""What every long-running command does alike: find its cluster, run until told to stop, and end with one clear line.
+"""The shared part of all long-running commands: find the cluster, run until stopped, and end with one clear line.
 
-A component (`muster hub`, `muster agent`, …) is three things in a module of its own: the `command` that reads its arguments,
-`settings` that checks them, and `serve`, which runs until it is cancelled and touches neither signals nor anything global. So a
-component can be a process or, on an embedded cluster, one of many tasks in one; what differs is its `ProcessEnv`.
+A component (`muster hub`, `muster agent`, …) has three things in its module: the `command` with its arguments, `settings` that
+validates them, and `serve`, which runs until it is cancelled and touches neither signals nor other global state. So a component can
+be a process, or one of many tasks in a process on an embedded cluster; they differ in their `ProcessEnv`.
 
-SIGINT and SIGTERM cancel the work and wait for it to tidy up; that is a clean end. Anything a user can mend ends the command with
-a message instead of a stack trace.
+SIGINT and SIGTERM cancel `serve` and wait for its cleanup; that is a normal end. Errors that the user can correct end the command
+with a message instead of a traceback.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster to work on, and how to get there."""
+    """A cluster and how to connect to it."""
 
     config: ClientConfig
     in_pod: bool = False
-    """Whether it is the one whose pod this is."""
+    """Whether it is the cluster of this pod."""
     direct: Callable[[], KubeClient] | None = None
-    """The same identity without a socket."""
+    """Makes a client with the same identity without a socket."""
 
     def connect(self, agent: str, metrics: Metrics | None = None, at_once: int = 0) -> KubeClient:
-        """`at_once`: plain requests under way; 0 is no limit."""
+        """`at_once`: limit of concurrent plain requests; 0 is no limit."""
         from muster.runtime.client import HttpClient
 
         if self.direct is not None:
@@ -64,20 +64,20 @@ def _warn(text: str) -> None:
 
 @dataclass(frozen=True)
 class ProcessEnv:
-    """Where a component runs. The default is a process of its own: the real environment, files and standard output."""
+    """The environment of a component. The default is a process of its own: the real environment, files and standard output."""
 
     environ: Mapping[str, str] = field(default_factory=environ, repr=False)
     path: Callable[[str], Path] = Path
-    """Where a file that an argument names is."""
+    """Maps a file name in an argument to a path."""
     info: Callable[[str], None] = echo
     warn: Callable[[str], None] = _warn
     ip: str = ""
     """The only address to listen on, if there is one."""
     cluster: FoundCluster | None = None
-    """The cluster of the pod, where variables do not tell."""
+    """The cluster of the pod, if variables do not configure it."""
 
     def bind(self, host: str) -> str:
-        """Where to listen when told `host`: a pod that shares the machine's loopback has one address of it as its own."""
+        """The address to listen on for `host`: a pod that shares the machine's loopback has one address of its own."""
         return self.ip if self.ip and host in (ANY_ADDRESS, LOOPBACK, "::", "::1", "localhost", "") else host
 
 
@@ -85,13 +85,13 @@ PROCESS = ProcessEnv()
 
 
 def in_pod(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> bool:
-    """Whether the cluster is the one this runs in, because nothing names another."""
+    """Whether the cluster is that of this pod, because nothing selects another."""
     named = kubeconfig or context or here.environ.get("KUBECONFIG")
     return not named and (here.cluster is not None or bool(here.environ.get("KUBERNETES_SERVICE_HOST")))
 
 
 def find_cluster(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> FoundCluster:
-    """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
+    """The cluster of the flags, else of $KUBECONFIG, else of this pod, else of the user's own kubeconfig."""
     from muster.runtime.client import KubeconfigError, in_cluster_config, load_kubeconfig
 
     try:
@@ -103,7 +103,7 @@ def find_cluster(kubeconfig: str | None, context: str, here: ProcessEnv = PROCES
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
-    """Run until the work ends or a signal, which is returned, says so. What it raises comes out; of several at once, the first."""
+    """Run until the work ends or a signal arrives, which is returned. Exceptions are raised; of several at once, the first."""
     try:
         return run_loop(_until_stopped(work))
     except BaseExceptionGroup as several:
@@ -112,8 +112,10 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
 
 @contextmanager
 def explained(explain: Callable[[Exception], click.ClickException | None]) -> Iterator[None]:
-    """What goes wrong inside comes out in words for a user, where there are any; of several at once, the first. Of what ended a
-    manager, the end is explained, else its cause."""
+    """Convert errors to messages for the user if there is one; of several at once, the first.
+
+    Of errors that ended a manager, the end is explained, else its cause.
+    """
     from muster.machinery.tasks import RunnableEnded
 
     try:
@@ -131,12 +133,12 @@ def explained(explain: Callable[[Exception], click.ClickException | None]) -> It
 
 
 def file_problem(error: OSError) -> click.ClickException | None:
-    """For what happened to a file; None for what happened to a socket."""
+    """For errors of files; None for errors of sockets."""
     return None if error.filename is None else click.ClickException(f"{shown(Path(error.filename))}: {explain_file_error(error)}")
 
 
 def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:
-    """Words for what can go wrong in any part: leadership, its `cluster`, the `ports` (flags) it listens on."""
+    """Explain errors of any component: of leader election, of its `cluster`, of the `ports` (flags) on which it listens."""
     from muster.runtime.client import KubeError
     from muster.runtime.controller import LeadershipLost
 

@@ -1,9 +1,9 @@
-"""What Muster's image can do, for the node runtime: the commands that operators put into Deployments, run as tasks of this process.
+"""The programs of Muster's image for the node runtime: the commands in operators' Deployments, run as tasks of this process.
 
-A program is a part (see `muster.cli.process`): its arguments are read by the very command that a process would run, its cluster
-is the pod's, reached without a socket under the pod's own service account, its files are where the node mounted them, and what it
-says goes to the pod's log. A wrong argument ends it as it would end the process: with a line in the log and an exit code. What it
-leaves behind when it ends is given back, as the end of a process would do.
+A program is a component (see `muster.cli.process`): its arguments are parsed by the same command as in a process, its cluster is
+the pod's, accessed without a socket under the pod's own service account, its files are where the node mounted them, and its output
+goes to the pod's log. A wrong argument ends it as it would end the process: with a line in the log and an exit code. Memory is
+released when it ends, as at the end of a process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("work-agent",): "muster.cli.work_agent",
     ("work-hub",): "muster.cli.work_hub",
 }
-"""The words that begin a container's command line, and the module that has the part."""
+"""The first words of a container's command line, and the module of the component."""
 
 
 class Part(Protocol):
@@ -63,7 +63,7 @@ def _program(subcommand: tuple[str, ...], module: str, reclaimer: Reclaimer) -> 
         part = cast(Part, import_module(module))
         try:
             with redirect_stdout(_Lines(pod, "stdout")), redirect_stderr(_Lines(pod, "stderr")):
-                # Asked for help, a command prints it by itself.
+                # For --help, click prints the help itself.
                 context = part.command.make_context(subcommand[-1], list(args))
             await part.serve(part.settings(context.params, here), here)
         except click.ClickException as error:

@@ -1,8 +1,8 @@
-"""Progress on a terminal and off it.
+"""Progress output, on a terminal and elsewhere.
 
-What was done goes to standard output, or to standard error where standard output is for a program to read. Waiting is shown on
-standard error: on a terminal as one line that follows the reason and the time that has passed, cut to the terminal's width;
-elsewhere as a line whenever the reason changes. Colours are for terminals alone, and for nobody who sets NO_COLOR.
+Completed steps are printed on standard output, or on standard error if standard output is for programs. Waits are shown on standard
+error: on a terminal as one line with the reason and the elapsed time, cut to the terminal's width; elsewhere as a line whenever the
+reason changes. Colours are used on terminals only, and not with NO_COLOR.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _WAITING = "waiting:"
 
 class ConsoleProgress:
     def __init__(self, *, machine: bool = False) -> None:
-        """`machine`: standard output belongs to the result."""
+        """`machine`: standard output is for the result only."""
         self._machine = machine
         self._live = sys.stderr.isatty()
         self._shown = ""
         self._since = 0.0
         self.awaited = ""
-        """What is being waited for, or was last."""
+        """The present or last wait."""
 
     def info(self, text: str) -> None:
         self._clear()
@@ -59,7 +59,7 @@ class ConsoleProgress:
         self._shown = line
 
     def done(self) -> None:
-        """Nothing is waited for any more."""
+        """The wait is over."""
         self._clear()
 
     def _clear(self) -> None:
@@ -69,7 +69,7 @@ class ConsoleProgress:
 
 
 def duration(seconds: float) -> str:
-    """As Kubernetes writes ages: 5s, 1m30s, 2h5m."""
+    """In Kubernetes' notation of ages: 5s, 1m30s, 2h5m."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,4 +1,4 @@
-"""`muster sim`: join many simulated managed clusters to a hub on this machine, keep them for a while, and tell what it cost."""
+"""`muster sim`: joins many simulated managed clusters to a hub on this machine, keeps them for a while, and reports the costs."""
 
 from __future__ import annotations
 

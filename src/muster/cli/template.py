@@ -1,8 +1,8 @@
-"""`muster template`: what becomes of the templates in policies, before a controller sees them.
+"""`muster template`: resolves the templates in policies, as hub and policy controller would.
 
-Objects come from files (`--hub-resources`, `--resources`) or from clusters (`--context`, `--cluster-context`); where neither tells
-of the hub or of the managed cluster, its templates are shown as they are. Nothing is ever written. Exit codes are for pipelines: 0
-when everything resolves, 1 when something does not, 2 for wrong usage.
+Objects come from files (`--hub-resources`, `--resources`) or from clusters (`--context`, `--cluster-context`); without a source for
+the hub or for the managed cluster, its templates are printed as they are. Nothing is ever written. Exit codes are for pipelines: 0
+if everything resolves, 1 if something does not, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _clusters(function: F) -> F:
 
 @dataclass(frozen=True)
 class _Clusters:
-    """The two clusters, as far as something tells of them."""
+    """The sources of objects for the two clusters."""
 
     sources: dict[Side, ObjectSource]
     clients: dict[Side, KubeClient]
@@ -140,7 +140,7 @@ def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **opti
         raise click.UsageError("--grant needs --cluster-name for rights on the hub, or --cluster-context for the managed cluster")
     explanations, missing = _explained(files, options, diffs=diff, rights=True)
     if grant:
-        # The hub's come first: of one cluster only, since they are applied to one.
+        # The hub's come first: the printed manifests are for one cluster only.
         _echo_documents(missing.grants(next(iter(missing.accounts))))
     elif output == "text":
         for one in explanations:
@@ -174,7 +174,7 @@ def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
 
 
 def _findings(file: str) -> list[Finding]:
-    """A file that cannot be read hides nothing of the others."""
+    """An unreadable file does not hide the findings in others."""
     from muster.policy.explanation import Finding, lint
 
     try:
@@ -207,7 +207,7 @@ def _documents(file: str) -> list[Object]:
 
 
 def _items(document: Any) -> list[Any]:
-    """Those of a List, else the document itself."""
+    """The items of a List, else the document itself."""
     if not isinstance(document, dict) or document.get("kind") != "List":
         return [document]
     items = document.get("items") or []
@@ -219,14 +219,14 @@ def _items(document: Any) -> list[Any]:
 
 @dataclass
 class _Missing:
-    """What accounts may not read, by side; None where the server did not tell."""
+    """The objects that service accounts may not read, by side; None if the server did not report them."""
 
     accounts: dict[Side, Account]
     selections: dict[Side, list[Selection] | None]
     needed: dict[Side, list[Selection]]
 
     def grants(self, side: Side) -> list[Object]:
-        """What is missing; everything where that is not known."""
+        """The missing permissions; all, if that is unknown."""
         from muster.policy.explanation import grants
 
         missing = self.selections[side]
@@ -274,13 +274,13 @@ def _open(stack: AsyncExitStack, documents: Iterable[Object], options: dict[str,
             objects = [document for file in options[resources] for document in _documents(file)]
             clusters.sources[side] = LocalSource(objects, like=_definitions(documents))
     if not clusters.sources:
-        # Nothing tells of a cluster: templates that need none resolve all the same.
+        # Without a source, templates that need no objects are resolved all the same.
         clusters.sources.update(dict.fromkeys(Side, LocalSource((), like=_definitions(documents))))
     return clusters
 
 
 def _definitions(value: Any) -> list[Object]:
-    """Everything inside that looks like an object."""
+    """All nested values that look like objects."""
     if isinstance(value, dict):
         below = [one for item in value.values() for one in _definitions(item)]
         return [value, *below] if isinstance(value.get("apiVersion"), str) and isinstance(value.get("kind"), str) else below
@@ -312,7 +312,7 @@ async def _missing(explanations: list[Explanation], clusters: _Clusters, options
     return _Missing(accounts, missing, needed)
 
 
-# Showing
+# Output
 
 
 def _echo_documents(documents: list[Object]) -> None:

@@ -1,6 +1,6 @@
-"""Kinds of option values that click does not know: durations, comma-separated lists (of files), key=value pairs, feature gates.
+"""Types of option values that click does not have: durations, comma-separated lists (of files), key=value pairs, feature gates.
 
-A value that is wrong is refused by click with the option's name and what was expected.
+Click refuses an invalid value with the option's name and the expected syntax.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 class Duration(click.ParamType[Any]):
-    """Seconds, or Go's way of saying so and days: `90`, `1h30m`, `7d`."""
+    """Seconds, or Go's notation of durations, with days: `90`, `1h30m`, `7d`."""
 
     name = "duration"
 
@@ -40,7 +40,7 @@ class Duration(click.ParamType[Any]):
 
 
 class Names(click.ParamType[Any]):
-    """Names with commas between them."""
+    """Comma-separated names."""
 
     name = "names"
 
@@ -51,7 +51,7 @@ class Names(click.ParamType[Any]):
 
 
 class Fingerprints(Names):
-    """Hashes of public keys with commas between them, as kubeadm writes them."""
+    """Comma-separated hashes of public keys in kubeadm's notation."""
 
     name = "sha256:…"
 
@@ -64,7 +64,7 @@ class Fingerprints(Names):
 
 
 class FilePath(click.Path):
-    """A path that is looked at beforehand only in a process of its own: in a pod it is not the machine's."""
+    """A path that is checked while parsing only in a process of its own: in a pod it is not the machine's."""
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
@@ -73,7 +73,7 @@ class FilePath(click.Path):
 
 
 class Files(Names):
-    """Names of files with commas between them; shells complete the first."""
+    """Comma-separated names of files; shells complete the first."""
 
     name = "files"
 
@@ -125,14 +125,14 @@ class Gates(click.ParamType[Any]):
 
 
 def switch(name: str, help: str, *, default: bool | None = False, **more: Any) -> Callable[[F], F]:
-    """An option that is a boolean as Go's flags have them: `--name`, `--name=true` or `--name=false`."""
+    """A boolean option with the syntax of Go's flags: `--name`, `--name=true` or `--name=false`."""
     return click.option(
         name, type=bool, is_flag=False, flag_value=_ON, default=default, show_default=default is not None, help=help, **more
     )
 
 
 class SwitchCommand(click.Command):
-    """A command whose switches never take the word after them for their value, as click would have them do."""
+    """A command whose boolean options never take the next word as their value, as click would parse them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         switches = {name for option in self.params if getattr(option, "flag_value", None) == _ON for name in option.opts}

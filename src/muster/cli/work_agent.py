@@ -1,8 +1,8 @@
-"""`muster work-agent`: run a managed cluster's work agent until told to stop.
+"""`muster work-agent`: runs a managed cluster's work agent.
 
-The hub is reached in the way that the registration agent keeps for it; renewed certificates are followed. With `--install` it
-first makes what it needs on its cluster, which takes an administrator's rights; `--install-only` does nothing else. Upstream's
-flag names are accepted beside ours.
+It uses the hub configuration that the registration agent maintains; renewed certificates are reloaded. With `--install` it first
+creates its namespace, service account and RBAC rules on its cluster, which takes an administrator's permissions; `--install-only`
+does nothing else. Upstream's flag names are accepted beside ours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LEASE = "work-agent-lock"
 AT_ONCE = 32
-"""Requests under way to one server: more make no API server faster, and each takes a connection's memory."""
+"""Concurrent requests to one server: more do not make an API server faster, and each takes a connection's memory."""
 
 
 @click.command(
@@ -183,7 +183,7 @@ class Settings:
     management: FoundCluster
     spoke: FoundCluster | None
     hub: HubEndpoint | None
-    """None only where nothing is run."""
+    """None only with `--install-only`."""
     hub_file: Path | None
     endpoints: EndpointFormat
     options: WorkAgentOptions
@@ -251,7 +251,7 @@ def _endpoints(source: str) -> EndpointFormat:
 
 
 def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
-    """The one that is given, or the one that the registration agent has left beside the kubeconfig."""
+    """The given name, or the one that the registration agent has stored beside the kubeconfig."""
     from muster.kube.names import dns1123_label
 
     name: str = given["cluster_name"]
@@ -326,7 +326,7 @@ async def _serve(settings: Settings, here: ProcessEnv, metrics: Metrics | None) 
 
 
 async def _until_moved(settings: Settings) -> None:
-    """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
+    """Ends the agent when its cluster has moved to another hub: its restart uses that one."""
     assert settings.hub_file is not None, "there is a hub"
     found = await until_moved(settings.hub_file, settings.endpoints, settings.options.hub_url)
     raise click.ClickException(f"the hub is now {found}; starting anew")

@@ -1,7 +1,7 @@
-"""A work agent in the process of the registration agent: for clusters that want one agent instead of two.
+"""The work agent in the process of the registration agent: for clusters that run one agent instead of two.
 
-It runs while there is a hub: it begins when the registration agent has put the way to the hub where it is told, and begins anew
-when the cluster goes to another hub. It is the very part that `muster work-agent` runs, told the same flags.
+It starts when the registration agent has written the configuration of the hub, and restarts when the cluster moves to another hub.
+It is the same component that `muster work-agent` runs, with the same flags.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL_INTERVAL = 1.0
 
 @dataclass(frozen=True)
 class WorkSidecar:
-    """`file` leads to the hub, as flags name it; `arguments` are those of `muster work-agent`."""
+    """`file` is the hub's configuration, as in flags; `arguments` are those of `muster work-agent`."""
 
     file: str
     endpoints: EndpointFormat
@@ -36,13 +36,13 @@ def work_sidecar(directory: str, endpoints: EndpointFormat, arguments: Sequence[
     file = f"{directory}/{endpoints.key}"
     hub = (f"--hub-kubeconfig={file}", f"--workload-source-driver={endpoints.name}")
     all_arguments = (*hub, f"--health-host={LOOPBACK}", "--health-port=0", *arguments)
-    # Nobody should learn of a wrong argument only when the cluster is accepted.
+    # A wrong argument is reported at the start, not only when the cluster is accepted.
     work_agent.command.make_context("work-agent", list(all_arguments))
     return WorkSidecar(file, endpoints, all_arguments)
 
 
 async def run_work_sidecar(sidecar: WorkSidecar, here: ProcessEnv, metrics: Metrics) -> None:
-    """Until cancelled, or until the work agent ends by itself: then so does this, in the same way."""
+    """Run until cancelled, or until the work agent ends: then this ends with the same result."""
     file = here.path(sidecar.file)
     while True:
         await _until_there(file)

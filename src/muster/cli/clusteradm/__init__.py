@@ -1,6 +1,6 @@
 """The `clusteradm` command: the administrator's tool, with OCM's verbs and flags.
 
-One module for each verb, imported when it is asked for; what the verbs do is in `muster.administration`. A verb parses,
+There is one module for each verb, imported when it is called; the implementation is in `muster.administration`. A verb parses,
 calls and prints.
 """
 

@@ -1,4 +1,4 @@
-"""`clusteradm accept`: let clusters in that have asked."""
+"""`clusteradm accept`: accepts clusters that have requested to join."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def command(
 
 
 async def _accept(session: Session, names: list[str], options: AcceptOptions) -> list[str]:
-    """One after the other; what goes wrong with one does not stop the others. Gives those that were not accepted."""
+    """Accept one after the other; a failure of one does not stop the others. Returns those that were not accepted."""
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.administration.members.requests import request_servers

@@ -1,4 +1,4 @@
-"""`clusteradm addon`: make addons of manifests, switch them on and off for clusters, and see which there are."""
+"""`clusteradm addon`: creates addons from manifests, and enables, disables and lists them on clusters."""
 
 from __future__ import annotations
 

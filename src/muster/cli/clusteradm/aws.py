@@ -1,4 +1,4 @@
-"""`clusteradm aws`: what has to be on AWS before clusters register by it, and what is left there afterwards."""
+"""`clusteradm aws`: the AWS objects that clusters need before they register, and the cleanup of leftover ones."""
 
 from __future__ import annotations
 

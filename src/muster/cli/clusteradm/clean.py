@@ -1,4 +1,4 @@
-"""`clusteradm clean`: make a hub an ordinary cluster again."""
+"""`clusteradm clean`: removes the hub from a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clusteradm clusterset`: make sets of clusters, fill them, bind them to namespaces, and delete them."""
+"""`clusteradm clusterset`: creates and deletes cluster sets, assigns clusters, and binds sets to namespaces."""
 
 from __future__ import annotations
 

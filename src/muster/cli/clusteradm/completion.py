@@ -1,4 +1,4 @@
-"""`clusteradm completion`: a script that makes a shell complete our commands and options."""
+"""`clusteradm completion`: prints a shell script that completes our commands and options."""
 
 from __future__ import annotations
 

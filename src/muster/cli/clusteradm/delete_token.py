@@ -1,4 +1,4 @@
-"""`clusteradm delete token`: no token that was handed out lets a cluster in any more."""
+"""`clusteradm delete token`: revokes all bootstrap tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clusteradm doctor`: explain why clusters are not available, and what to do. Ends with 1 when something is wrong."""
+"""`clusteradm doctor`: explains why clusters are not available, with remedies. Exits with 1 if there is a problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muster.administration.findings import Finding
 
 HUB_ON_AWS = "AWS"
-"""Beside the clusters, none of which may be called so: what concerns all that register by AWS."""
+"""Listed beside the clusters, whose names cannot have capital letters: findings about all clusters on AWS."""
 CLUSTER_RESOURCE = "managedcluster.cluster.open-cluster-management.io"
 HUB_RESOURCE = "clustermanager.operator.open-cluster-management.io/cluster-manager"
 MARKS = {"ok": "✓", "note": "·", "problem": "✗"}

@@ -1,4 +1,4 @@
-"""`clusteradm gateway`: clusters through the hub, with the hub's credentials: kubeconfigs, one command on many, and who may."""
+"""`clusteradm gateway`: access to clusters through the hub's gateway: kubeconfigs, one command on many clusters, permissions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def selecting(text: str) -> str:
-    """A label selector, checked."""
+    """Validate a label selector."""
     from muster.kube.selectors import SelectorError, parse_label_selector
 
     try:
@@ -47,7 +47,7 @@ def selecting(text: str) -> str:
 
 
 def hub_gateway(api: GatewayApi, hub_server: str = "") -> Gateway:
-    """By the credentials of the command's own connection."""
+    """The gateway, with the credentials of the command's own connection."""
     from muster.cli.process import find_cluster, in_pod
     from muster.gateway.client import Gateway
     from muster.runtime.client import KubeconfigError
@@ -64,7 +64,7 @@ def hub_gateway(api: GatewayApi, hub_server: str = "") -> Gateway:
 
 
 async def chosen(session: Session, names: tuple[str, ...], selector: str = "") -> tuple[GatewayApi, list[str]]:
-    """The gateway's API and the clusters that are meant."""
+    """The gateway's API and the selected clusters."""
     from muster.administration.gateway.clusters import choose, find_api
     from muster.administration.hubs import require_hub
 
@@ -123,7 +123,7 @@ def kubeconfig(names: tuple[tuple[str, ...], ...], selector: str, path: str | No
 
 
 def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool) -> str:
-    """What the file is to have."""
+    """The new content of the file."""
     from muster.administration.errors import AdministrationError
     from muster.administration.gateway.kubeconfigs import merge as merged
     from muster.administration.gateway.kubeconfigs import read
@@ -211,7 +211,7 @@ async def _execute(session: Session, names: tuple[str, ...], selector: str, give
     async with aclosing(running) as results:
         async for result in results:
             done[result.cluster] = result
-            # In the order of the clusters, as soon as it is there.
+            # In the order of the clusters, each as soon as it is available.
             while given["output"] != JSON and shown < len(clusters) and clusters[shown] in done:
                 _show(done[clusters[shown]], given["output"])
                 shown += 1
@@ -219,7 +219,7 @@ async def _execute(session: Session, names: tuple[str, ...], selector: str, give
 
 
 def _failure(result: ClusterResult[Finished]) -> str:
-    """Why it is none; empty if it is a success."""
+    """The error of a failed command; empty if it succeeded."""
     if result.error is not None:
         return str(result.error) or f"timed out after {result.seconds:.0f} s"
     code = result.unwrap().code
@@ -348,7 +348,7 @@ async def _grant(session: Session, access: Access, *, apply_them: bool) -> list[
     try:
         api = await find_api(session.client)
     except NoGateway as error:
-        # Rights may be given before there is a gateway to use them.
+        # Permissions may be granted before the gateway is installed.
         session.progress.warn(f"{error.message}: the roles are for its usual API")
         api = GATEWAY_API
     wanted = manifests(access, api)

@@ -1,7 +1,7 @@
-"""`clusteradm get`: tokens to join with, what the hub consists of, and what it knows.
+"""`clusteradm get`: lists join tokens, the hub's components, and its objects.
 
-Lists are OCM's, as tree, table, JSON or YAML. With `--watch` a table goes on: whenever something changes, the rows that
-changed follow. Works that are asked for by name go on as trees, since what changes in them is seldom in their row.
+Lists are OCM's, as tree, table, JSON or YAML. With `--watch` a table continues: after each change, the changed rows are printed
+again. Works that are requested by name continue as trees, because their changes are seldom in the columns of the table.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ async def _run(session: Session, kind: str, question: Question, output: str, wat
 
 
 async def _follow(session: Session, kind: str, question: Question, output: str, collect: Collect, shown: Listing) -> None:
-    """What changed, until interrupted. Changes that come together are looked at once."""
+    """Print changes until interrupted. Changes that arrive together are printed together."""
     import asyncio
 
     from muster.cli.clusteradm import listings
@@ -240,7 +240,7 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
                     echo(lines)
                 known = now
     except ExceptionGroup as group:
-        # What one of them could not do, the command could not.
+        # An error of one task is the error of the command.
         raise group.exceptions[0] from None
 
 

@@ -1,8 +1,8 @@
-"""`clusteradm install|uninstall hub-addon`: what a hub has beside its own components, by name.
+"""`clusteradm install|uninstall hub-addon`: optional components of a hub, by name.
 
-The flags are OCM's. Its tool installs charts of many projects from their registries; here an add-on is part of Muster and is
-switched in the ClusterManager, so it runs where the hub's components do and in their version. Flags that say otherwise are accepted
-and have no effect, which is told.
+The flags are OCM's. Its tool installs charts of many projects from their registries; here a hub add-on is part of Muster and is
+enabled in the ClusterManager, so it runs in the namespace and version of the hub's components. Flags for other locations and
+versions are accepted and ignored, with a warning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 KNOWN = ("managed-serviceaccount", "cluster-gateway", "config-policy-controller", "governance-standalone-hub-templating")
 API_VERSIONS = ("v1alpha1", "v1beta1", "v1")
-"""As `muster.administration.hub.hub_addons` has them, which is too much to import for a help text."""
+"""The same as in `muster.administration.hub.hub_addons`, whose import is too slow for a help text."""
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

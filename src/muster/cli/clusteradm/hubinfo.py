@@ -1,4 +1,4 @@
-"""`clusteradm get hub-info` and `klusterlet-info`: the operator, its definitions and components, and which pods run."""
+"""`clusteradm get hub-info` and `klusterlet-info`: the operator, its CRDs and components, and their pods."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _show(what: str, found: HubInfo, output: str) -> None:
 
         echo(document(asdict(found), output))
     elif output == NAME:
-        # Not even an empty line where nothing is.
+        # Without components there is not even an empty line.
         for one in (*found.operator, *(one for ones in found.components.values() for one in ones)):
             echo(f"deployment.apps/{one_line(one.name)}")
     elif output in ("table", WIDE):

@@ -1,7 +1,7 @@
-"""`clusteradm init`: make a cluster a hub, and say how clusters join it.
+"""`clusteradm init`: initializes a hub, and prints how clusters join it.
 
-The flags are OCM's, with further spellings where its documents use them. What they mean together is decided and checked by
-`muster.administration.hub.initialize`.
+The flags are OCM's, with the aliases that its documentation uses. `muster.administration.hub.initialize` evaluates and validates
+them together.
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ def _duration(text: str) -> str:
 
 
 def join_command(hub: Initialized, driver: str = "", *, wait: bool = False) -> str:
-    """Without the cluster's name; by the hub's first driver if none is named and the default is none of the hub's. A command by
-    which the hub's gRPC server can be known says nothing of the API server: agents that reach the one need not know the other."""
+    """The command without the cluster's name, for the hub's first driver unless the default or another is selected.
+
+    A command that authenticates the hub's gRPC server omits the API server: agents of the one need not reach the other.
+    """
     if not driver and hub.drivers and DEFAULT not in hub.drivers:
         driver = hub.drivers[0]
     own = list(hub.join_flags.get(driver, ()))
@@ -158,8 +160,9 @@ def join_command(hub: Initialized, driver: str = "", *, wait: bool = False) -> s
 
 
 def join_commands(hub: Initialized, *, wait: bool = False) -> list[tuple[str, str]]:
-    """Each with the words that say when it is the right one: that of the hub's usual driver, which needs none, and one for each of
-    its others; over gRPC alone for a token that is good there only."""
+    """Join commands, each with a description of when to use it: that of the hub's default driver, which needs none, and one for
+    each other driver; only the one for gRPC if the token is valid only there.
+    """
     over_grpc = (OVER_GRPC, join_command(hub, hub.grpc, wait=wait))
     if hub.cluster:
         return [over_grpc]
@@ -176,11 +179,11 @@ OVER_GRPC = "from where only the hub's gRPC server can be reached"
 HASH_FLAG = f"--{GRPC}-ca-hash"
 SERVER_FLAG = f"--{GRPC}-server"
 SERVER_PLACEHOLDER = "<grpc_server>"
-"""Where nobody knows the address yet."""
+"""Printed while the address is unknown."""
 
 
 def pending_remark(hub: Initialized) -> str:
-    """What has to be known before agents can be sent to the gRPC server; empty where it is known."""
+    """What is missing before agents can use the gRPC server; empty if its address is known."""
     return f"{SERVER_PLACEHOLDER} is not known yet: {hub.pending}" if hub.pending else ""
 
 
@@ -202,7 +205,7 @@ def _report(hub: Initialized, machine: bool, wait: bool) -> None:
 
 
 def access_json(hub: Initialized) -> str:
-    """What a program needs to have clusters join."""
+    """The data for joining as JSON, for programs."""
     from muster.cli.output import document
 
     found = {"hub-token": hub.token, "hub-apiserver": hub.address.server, "hub-ca-hash": hub.address.ca_hash}

@@ -1,9 +1,9 @@
-"""`clusteradm join`: make a cluster a managed one of a hub.
+"""`clusteradm join`: makes a cluster a managed cluster of a hub.
 
-The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`,
-`--grpc-ca-hash`). Over gRPC, whose agents never reach the hub's API server, nothing here does either, unless flags ask for it: to
-learn there who vouches for the gRPC server, or for a kubeconfig in the bootstrap Secret, as OCM's own tool puts one there. What
-they mean together is decided and checked by `muster.administration.members.join`.
+The flags are OCM's, with the aliases that its documentation uses, and with hashes that authenticate the hub (`--hub-ca-hash`,
+`--grpc-ca-hash`). Over gRPC, whose agents never use the hub's API server, this command does not use it either, unless flags require
+it: to read the CA of the gRPC server there, or for a kubeconfig in the bootstrap Secret, which OCM's own tool writes.
+`muster.administration.members.join` evaluates and validates the flags together.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ async def _join(session: Session, given: dict[str, Any]) -> Joined:
 async def _over_grpc(
     session: Session, given: dict[str, Any], trust: HubTrust, options: JoinOptions
 ) -> tuple[HubAddress, JoinOptions]:
-    """Where agents reach the hub; its API server is dialled only where there is something to learn or to give away there."""
+    """The hub's address for agents; its API server is used only if flags require it."""
     from dataclasses import replace
 
     from muster.administration.errors import AdministrationError
@@ -214,7 +214,7 @@ async def _internal(trust: HubTrust, ca: bytes) -> str:
 
 @asynccontextmanager
 async def _target(session: Session, given: dict[str, Any]) -> AsyncIterator[KubeClient]:
-    """The cluster that runs the agents: the one at hand, or one that Cluster API has made."""
+    """The cluster that runs the agents: that of the context, or one that Cluster API has created."""
     if not given["capi_import"]:
         yield session.client
         return

@@ -1,6 +1,6 @@
-"""What `clusteradm get` shows: for each kind one function that asks the hub and gives a `Listing`, with OCM's columns and branches.
+"""The listings of `clusteradm get`: for each kind a function that queries the hub and returns a `Listing` with OCM's columns.
 
-An object that cannot be read (somebody else's version of a kind) is shown by its name only; it hides no other.
+An object that cannot be parsed (of another version of its kind) is listed by name only, and does not affect others.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from muster.runtime.client import Forbidden, KubeClient
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 HOW_REGISTERED: Final = ("Driver", "Identity")
-"""By whom a cluster registers, and what it is called where its identity comes from, as it says itself."""
+"""The cluster's registration driver, and its name at the identity provider, as its annotations have them."""
 R = TypeVar("R", bound=ApiResource)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for. Empty means all."""
+    """What is queried. Empty fields mean all."""
 
     names: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Question:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The namespaces to look into: who is asked about one needs no rights in the others. An empty one stands for all."""
+        """The namespaces to query: no permissions in others are needed. An empty one stands for all."""
         return tuple(dict.fromkeys(self.clusters)) or (self.namespace,)
 
 
@@ -121,7 +121,7 @@ def _cluster(cluster: ManagedCluster, document: Object) -> Item:
 
 
 def _memory(quantity: str) -> str:
-    """In Gi or Mi, as people think of it; what is no quantity is shown as it is."""
+    """In Gi or Mi; an invalid quantity is shown as it is."""
     try:
         number = parse_quantity(quantity).value
     except QuantityError:
@@ -166,7 +166,7 @@ async def addons(client: KubeClient, question: Question) -> Listing:
 
 @dataclass(frozen=True)
 class AddonsHub:
-    """What addons depend on, as far as the caller may look."""
+    """The objects of the hub that addons depend on, as far as the caller may read them."""
 
     definitions: Mapping[str, ClusterManagementAddOn]
     clusters: Mapping[str, ManagedCluster | None]
@@ -227,7 +227,7 @@ def _addon(name: str, installed: Sequence[Object], hub: AddonsHub, document: Doc
 
 
 def _strategy(definition: ClusterManagementAddOn | None) -> dict[str, Any]:
-    """Which placements install an addon, and how far that is; nothing for one that is enabled by hand."""
+    """The placements that install an addon, and the progress of their rollouts; empty for one that is installed manually."""
     if definition is None or definition.spec.install_strategy.type != "Placements":
         return {}
     strategies = {
@@ -329,4 +329,4 @@ WATCHED: Final[Mapping[str, tuple[GVR, ...]]] = {
     "placements": (PLACEMENTS, DECISIONS),
     "clustersets": (CLUSTER_SETS, CLUSTER_SET_BINDINGS),
 }
-"""What a row of each kind is made of."""
+"""The resources that are in the rows of each kind."""

@@ -1,4 +1,4 @@
-"""`clusteradm create placement`, `delete placement`, and the explanation that `get placements --explain` shows."""
+"""`clusteradm create placement`, `delete placement`, and the explanation of `get placements --explain`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`clusteradm get policies`: of the cluster that the context is of, or of many clusters through the hub's gateway.
+"""`clusteradm get policies`: policies of the context's cluster, or of many clusters through the hub's gateway.
 
-Policies without the policy framework have no status on the hub, so they are asked for where they are. A cluster that does not
-answer holds up nobody: what the others said is shown, and it is named at the end.
+Policies without the policy framework have no status on the hub, so they are read on their clusters. A cluster that does not answer
+does not delay the others: their policies are printed, and the cluster is named at the end.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def _of_one(session: Session, namespace: str) -> list[PolicyView]:
 async def _of_many(
     session: Session, clusters: tuple[str, ...], selector: str, namespace: str
 ) -> tuple[list[PolicyView], list[str]]:
-    """Their policies, and what is wrong with those that do not answer."""
+    """The clusters' policies, and the errors of those that do not answer."""
     from muster.administration.content.policies import policies_through
     from muster.administration.gateway.clusters import choose, find_api
     from muster.gateway.client import fanout

@@ -1,4 +1,4 @@
-"""`clusteradm proxy`: OCM's own commands for clusters behind the hub, by way of the gateway."""
+"""`clusteradm proxy`: OCM's own commands for clusters behind the hub, implemented with the gateway."""
 
 from __future__ import annotations
 

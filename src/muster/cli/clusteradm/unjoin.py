@@ -1,4 +1,4 @@
-"""`clusteradm unjoin`: let a managed cluster leave its hub."""
+"""`clusteradm unjoin`: removes a managed cluster from its hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clusteradm upgrade`: bring a hub or a managed cluster to another version."""
+"""`clusteradm upgrade`: upgrades a hub or a managed cluster to another version."""
 
 from __future__ import annotations
 

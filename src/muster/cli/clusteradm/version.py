@@ -1,4 +1,4 @@
-"""`clusteradm version`: of this tool, of what it would install, and of the cluster it talks to, as far as that can be asked."""
+"""`clusteradm version`: the versions of this tool, of what it installs, and of the cluster, if it is reachable."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(client_only: bool, output: str) -> None:
 
 
 def _server(options: Globals) -> dict[str, str]:
-    """What the cluster says. That there is none is no failure of this command."""
+    """The cluster's versions; an unreachable cluster is no failure of this command."""
     from muster.cli.process import find_cluster
     from muster.runtime.client import HttpClient, KubeError
 

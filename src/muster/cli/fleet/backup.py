@@ -1,4 +1,4 @@
-"""`muster backup` and `muster restore`: a local fleet in one file, and a fleet of such a file."""
+"""`muster backup` and `muster restore`: save a local fleet to one file, and restore it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.fleet.local.directory import FleetDirectory
 
 BACKUP_TIMEOUT = 120.0
-"""Seconds in which the fleet's process has copied its database."""
+"""Seconds within which the fleet's process has to copy its database."""
 
 
 @click.command(

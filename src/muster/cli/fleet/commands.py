@@ -1,8 +1,8 @@
 """`muster up`, `status`, `logs`, `down` and `cluster add|remove`: a hub and managed clusters on this machine.
 
-`up` runs the fleet until Ctrl-C, or with `--detach` starts itself once more in the background and watches until all is well. The
-other commands find the fleet by its directory: what they need to know is in there or is asked from its hub, and what they want
-changed they write down there and tell the process.
+`up` runs the fleet until Ctrl-C, or with `--detach` starts itself again in the background and watches until the fleet is available.
+The other commands find the fleet by its directory: they read that or query its hub, and to change the fleet they write there and
+signal its process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 STOPS_WITHIN = 30.0
 AWS_MODES = ("API_AND_CONFIG_MAP", "API", "CONFIG_MAP")
-"""The first one unless somebody asks otherwise."""
+"""The first one is the default."""
 
 data_dir = click.option(
     "--data-dir",
@@ -56,13 +56,13 @@ timeout = click.option(
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """What a user can mend ends the command in one line."""
+    """Errors that the user can correct end the command with one line."""
     from muster.fleet.local.directory import FleetError
 
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read has enough, which click knows how to take
+        raise  # the reader has closed the pipe, which click handles
     except (FleetError, OSError) as error:
         raise click.ClickException(explain(error)) from None
 
@@ -214,7 +214,7 @@ def _print_status(found: FleetView, *, wide: bool = False) -> None:
 
 
 def _cluster_name(name: str, parameter: str = "--hub-cluster") -> str:
-    """Raises BadParameter for what cannot name a cluster, or is what the fleet calls its hub."""
+    """Raises BadParameter for an invalid name of a cluster, or the fleet's name of its hub."""
     from muster.fleet.local.directory import HUB
     from muster.kube.names import dns1123_label
     from muster.registration.hub.clusters.rbac import name_problem
@@ -230,7 +230,7 @@ def _cluster_name(name: str, parameter: str = "--hub-cluster") -> str:
 
 
 def _database(address: str | None, persistence: str | None) -> str | None:
-    """What is asked for; what a variable says counts only where a database is asked for, too."""
+    """The database option; the environment variable is used only with persistence `sql`."""
     if not address or (persistence != SQL and is_from_environment("database")):
         return None
     return database_address(address, lambda name: Path(name).absolute())
@@ -270,7 +270,7 @@ def down(data_dir: str, purge: bool) -> None:
 
 
 def _stop(directory: FleetDirectory, pid: int) -> None:
-    """The process that holds the fleet's lock, and no other."""
+    """Stop the process that holds the fleet's lock."""
     from muster.cli.fleet.follow import until
 
     for number, timeout in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
@@ -358,7 +358,7 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
     from muster.fleet.local.directory import FleetDirectory
 
     with reported():
-        leaves_behind(str)  # whoever follows a log ends that so
+        leaves_behind(str)  # following a log normally ends so
         run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
 
 

@@ -1,6 +1,6 @@
-"""The logs of a local fleet: of its process from a file, of its components from the clusters on which they run as pods.
+"""The logs of a local fleet: of its process from a file, of its components from the clusters that run them as pods.
 
-A component is `<cluster>/<app>`. Where several are shown, each line begins with whose it is.
+A component is `<cluster>/<app>`. If several are shown, each line begins with its component.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
     fleet = directory.existing()
     lines = tail if tail >= 0 else (-1 if component else FEW)
     if component == PROCESS or (component == HUB and fleet.persistence == SQL):
-        # A hub in a database has no pods: its parts are the process's own.
+        # A hub in a database has no pods: its components are tasks of the process.
         await _show_file(directory, follow, lines, _plain)
         return
     if directory.holder() is None:
@@ -73,7 +73,7 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
 
 
 async def _show_kept(directory: FleetDirectory, clusters: Sequence[str], component: str, lines: int) -> None:
-    """What the pods of a stopped fleet have left on disk."""
+    """The logs on disk of a stopped fleet's pods."""
     found = [
         (Source(cluster, kept.pod.app, kept.pod.namespace, kept.pod.name, kept.container), kept)
         for cluster in clusters
@@ -157,7 +157,7 @@ async def _show_pod(client: HttpClient, source: Source, follow: bool, lines: int
         async for raw in client.lines(path, {**query, "follow": "true"}, None, None):
             put(raw.decode(errors="replace").rstrip("\n"))
     except KubeError as error:
-        # Of a pod that has not begun, or is gone: one line about it, and the others go on.
+        # A pod that has not started, or was deleted: print one line, and continue with the others.
         echo(f"{source.name}: {error}", err=True)
 
 

@@ -1,6 +1,6 @@
-"""`muster env`: what a shell has to export so that kubectl, clusteradm and muster use the fleet.
+"""`muster env`: prints the variables with which kubectl, clusteradm and muster use the fleet.
 
-Values are quoted for the shell that is to evaluate them, so a directory with blanks or quotes in its name does no harm.
+Values are quoted for the shell that evaluates them, so a directory may have blanks or quotes in its name.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ TOOLS: Final = ("muster", "clusteradm", "kubectl")
 
 
 def shell_of(environ: Mapping[str, str]) -> str:
-    """The user's own, where we know how it wants to be told; else bash, whose way most others share."""
+    """The user's shell if its syntax is supported, else bash, whose syntax most others share."""
     name = Path(environ.get("SHELL", "")).name
     return name if name in SHELLS else SHELLS[0]
 
 
 def missing_tools() -> Path | None:
-    """The directory of our programs, if the shell does not find all of them there are."""
+    """The directory of our programs, if it is not on the PATH."""
     tools = Path(sys.executable).parent
     return tools if any(shutil.which(tool) is None and (tools / tool).exists() for tool in TOOLS) else None
 
 
 def variables(directory: FleetDirectory) -> dict[str, str]:
-    """Absolute, so that they hold wherever the shell goes. Raises NoFleet where there is none."""
+    """Absolute paths, so that they are valid in every directory. Raises NoFleet if there is none."""
     fleet = directory.existing()
     found = {DATA_DIR_VARIABLE: str(directory.path.absolute()), "KUBECONFIG": str(directory.kubeconfig.absolute())}
     if fleet.aws_port:
@@ -69,5 +69,5 @@ def _export(name: str, value: str, shell: str) -> str:
 
 
 def _fish(value: str) -> str:
-    """Between single quotes fish knows two escapes: of the backslash and of the quote."""
+    """In single quotes fish has two escapes: of the backslash and of the quote."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

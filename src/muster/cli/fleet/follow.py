@@ -1,4 +1,4 @@
-"""Waiting for what the process of a fleet does: it is told that its record has changed, and its status says how far it is."""
+"""Waits for the process of a fleet: signals it after a change of its configuration, and polls its status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL_INTERVAL = 0.1
 
 
 def until(true: Callable[[], bool], seconds: float) -> bool:
-    """Whether it was true within that time."""
+    """Whether it became true within that time."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -27,7 +27,7 @@ def until(true: Callable[[], bool], seconds: float) -> bool:
 
 
 def follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: Callable[[FleetStatus], str]) -> None:
-    """Tell the process to look at its record, and wait until there is no reason to wait any more."""
+    """Signal the process to read its configuration, and wait until `why` returns no reason."""
     progress = ConsoleProgress()
     os.kill(pid, signal.SIGUSR1)
     reason = ""

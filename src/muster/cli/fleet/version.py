@@ -1,4 +1,4 @@
-"""`muster version` and `muster completion`: what this program is, what the fleet at hand runs, and how shells complete it."""
+"""`muster version` and `muster completion`: the versions of this program and of the fleet, and the completion scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show(data_dir: str, client_only: bool, output: str) -> None:
 
 
 def _server(path: Path) -> tuple[dict[str, str], str]:
-    """What the fleet's hub serves and has installed; or why it cannot be asked, which is no failure of this command."""
+    """The hub's versions, or why they are unknown, which is no failure of this command."""
     from muster.fleet.local.directory import FleetDirectory, FleetError
     from muster.runtime.client import HttpClient, KubeconfigError, KubeError, load_kubeconfig
 

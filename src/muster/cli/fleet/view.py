@@ -1,4 +1,4 @@
-"""How a local fleet is: whether its process runs, and what its hub says of each cluster, or why the hub cannot be asked."""
+"""The state of a local fleet: whether its process runs, and the hub's conditions of each cluster, or why the hub is unreachable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.runtime.client import HttpClient, KubeconfigError, KubeError, NotFou
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What nobody can be asked about is None."""
+    """Unknown values are None."""
 
     name: str
     accepted: bool | None = False
@@ -29,7 +29,7 @@ class ClusterView:
     """Whether the hub's gateway reaches it."""
     reason: str = ""
     server: str = ""
-    """The address of its API, as the kubeconfig of the fleet has it."""
+    """The address of its API, as in the fleet's kubeconfig."""
 
     @classmethod
     def unknown(cls, name: str, reason: str) -> ClusterView:
@@ -45,7 +45,7 @@ class FleetView:
     gateway: bool
     """Whether the fleet has one."""
     aws: str = ""
-    """Where the local AWS is, if the fleet has one and runs."""
+    """The URL of the local AWS, if the fleet has one and runs."""
 
     @property
     def aws_config(self) -> str:
@@ -86,11 +86,11 @@ class FleetView:
 
 @dataclass(frozen=True)
 class _HubState:
-    """By the hub, of each cluster."""
+    """The hub's objects about each cluster."""
 
     clusters: Mapping[str, ManagedCluster]
     gateways: Mapping[str, ClusterGateway] | None
-    """None where the fleet has none."""
+    """None if the fleet has no gateway."""
     no_gateway: str = ""
     """Why the gateway does not answer."""
 
@@ -102,7 +102,7 @@ async def view_fleet(directory: FleetDirectory) -> FleetView:
 
 
 def _server(directory: FleetDirectory, cluster: str) -> str:
-    """Empty for a cluster that the kubeconfig does not have yet."""
+    """Empty for a cluster that is not in the kubeconfig yet."""
     try:
         return load_kubeconfig(directory.kubeconfig, cluster).server
     except KubeconfigError:
