@@ -37,6 +37,9 @@ SHUTDOWN_GRACE: Final = 10.0
 """Seconds that reconciles have to finish when a controller ends."""
 MAX_DELAY: Final = 300.0
 """The longest delay in seconds before a failing key is retried."""
+_ORDINARY: Final = {Conflict: 5, TooManyRequests: 10, Unreachable: 5}
+"""Failures in a row from which on these errors are logged. A throttling server names a second, in which a key is tried eight times;
+unreachable servers are logged by informers."""
 
 
 class Stop(Exception):
@@ -213,8 +216,7 @@ class Controller(Generic[K]):
         self._errors.inc()
         delay = self.queue.retry(key)
         failures = self.queue.failures(key)
-        # Conflicts and throttling are normal; unreachable servers are logged by informers.
-        ordinary = isinstance(error, Conflict | TooManyRequests | Unreachable) and failures < 5
+        ordinary = failures < next((limit for kind, limit in _ORDINARY.items() if isinstance(error, kind)), 0)
         text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
         problem = f"{type(error).__name__}: {text}"
         write = log.debug if ordinary or self._reported.get(key) == problem else log.error
