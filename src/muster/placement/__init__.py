@@ -1,5 +1,5 @@
-"""Placement: which clusters a Placement chooses, and in which order a change reaches those that were chosen.
+"""Placement: the clusters that a Placement selects, and the order in which a change is rolled out to them.
 
-Choosing is a pure function (`scheduling.schedule`) of a placement and of the world it sees (`world.World`); the controller (`hub`)
-only feeds it and writes what it answers. Rollouts (`rollout.plan`) stand on the decisions that were written, whoever wrote them.
+Selection is a pure function (`scheduler.schedule`) of a placement and a snapshot (`snapshot.PlacementSnapshot`); the controller
+(`hub`) provides the snapshot and writes the result. Rollouts (`rollout.plan`) use the written decisions, of any writer.
 """

@@ -1,7 +1,7 @@
-"""ManagedClusters as candidates: the few fields that placements can see, read from what agents have written.
+"""ManagedClusters as candidates: the few fields that placements use, decoded from what agents have written.
 
-The type reads a ManagedCluster with doubt already: what does not have the shape it should is left out. Of two claims of one name
-the last counts. The whole object is not kept decoded: it is read from its bytes for the expressions that ask for it.
+Invalid values of a ManagedCluster are left out when it is decoded. Of two claims of one name the last is used. The whole object is
+not kept decoded: it is decoded again for the expressions that need it.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def candidate_of(cluster: ManagedCluster) -> Candidate:
 
 
 def _texts(quantities: Mapping[str, int | str]) -> dict[str, str]:
-    """On the wire a quantity may be a number."""
+    """In JSON a quantity may be a number."""
     return {name: str(quantity) for name, quantity in quantities.items()}

@@ -1,8 +1,8 @@
-"""What choosing answers: the groups of chosen clusters, the conditions, how every filter and every prioritizer judged, and when
-time alone may change the answer.
+"""The result of scheduling: the groups of selected clusters, the conditions, the results of every filter and prioritizer, and when
+it may change without an event.
 
-A choice of a misconfigured placement names nobody: whoever writes it down keeps the decisions there are (`keeps_decisions`), and
-makes the one empty decision only where there has been none.
+A misconfigured placement selects no clusters: its existing decisions are kept (`keeps_decisions`), and an empty decision is created
+only if there is none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from muster.api.meta import Condition
 class Chosen(NamedTuple):
     cluster: str
     score: int
-    """Of all prioritizers, by their weights."""
+    """The weighted sum of all prioritizers."""
 
 
 @dataclass(frozen=True)
 class ChosenGroup:
-    """A decision group; its index is its place in the choice."""
+    """A decision group; its index is its position."""
 
     name: str
     clusters: tuple[Chosen, ...]
@@ -31,12 +31,12 @@ class ChosenGroup:
 
 @dataclass(frozen=True)
 class Filtered:
-    """What one filter left, and why it removed the others."""
+    """The clusters that passed a filter, and why it removed the others."""
 
     name: str
     left: tuple[str, ...]
     removed: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, the reason; worked out when it is read."""
+    """By cluster, the reason; computed when it is read."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,20 @@ class Choice:
     filters: tuple[Filtered, ...] = ()
     prioritizers: tuple[Prioritized, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
-    """By cluster that passed the filters, the sum of its scores by their weights; the score of spreading only those have that were
-    chosen by it."""
+    """By cluster that passed the filters, the weighted sum of its scores; only clusters selected by spreading include its score."""
     unscheduled: int = 0
     warnings: tuple[str, ...] = ()
     """For events: scores that have expired."""
     again: datetime | None = None
-    """When time alone may change the answer: the nearest end of a toleration or of a score."""
+    """When the result may change without an event: the earliest end of a toleration or of a score."""
 
     available: int = 0
-    """How many clusters the placement sees at all: those of its sets, without those being deleted."""
+    """The number of clusters in the placement's sets, without those being deleted."""
 
     @property
     def keeps_decisions(self) -> bool:
-        """Whether nobody was chosen because the spec makes no sense; where no cluster can be seen at all, that is the reason."""
+        """Whether no cluster was selected because the spec is misconfigured; if there are no clusters at all, that is the
+        reason."""
         return self.misconfigured.status == "True" and self.available > 0
 
     @property

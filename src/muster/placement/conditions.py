@@ -1,5 +1,5 @@
-"""The two conditions of a placement, in upstream's words: whether it has the clusters it asked for, and whether its spec makes
-sense.
+"""The two conditions of a placement, with upstream's reasons: whether it has the requested clusters, and whether its spec is
+valid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def misconfigured(problem: Misconfigured) -> Condition:
 def satisfied(
     wanted_sets: Sequence[str], bindings: int, eligible: Sequence[str], available: int, chosen: int, unscheduled: int
 ) -> Condition:
-    """The first that stands in the way."""
+    """The first cause that prevents it."""
     if not bindings:
         return _unsatisfied(NO_BINDINGS, "No valid ManagedClusterSetBindings found in placement namespace")
     if not eligible:
@@ -51,7 +51,7 @@ def _unsatisfied(reason: str, message: str) -> Condition:
 
 
 _LONGEST: Final = 32768
-"""Characters that the API takes in a condition's message."""
+"""The maximum length of a condition's message."""
 
 
 def _cut(text: str) -> str:

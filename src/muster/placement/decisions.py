@@ -1,7 +1,7 @@
-"""Which clusters placements chose, by the groups that their decisions are labelled with.
+"""The clusters that placements selected, by decision group.
 
-A cluster that several groups of a placement name belongs to the first of them, and one that several placements chose to one of
-these: the first for replica sets, the last for addons, as upstream has it.
+A cluster in several groups of a placement belongs to the first of them, and a cluster that several placements selected to one of
+these: the first for replica sets, the last for addons, as upstream.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from muster.placement.rollout import Group
 
 
 class Precedence(Enum):
-    """Whose a cluster is that several placements chose."""
+    """The placement of a cluster that several placements selected."""
 
     FIRST = "first"
     LAST = "last"
 
 
 def divided_groups(placements: Sequence[Iterable[PlacementDecision]], precedence: Precedence) -> list[list[Group]]:
-    """Of the decisions of each placement its groups, so that every cluster is in one group at most."""
+    """The groups of each placement's decisions, with every cluster in one group at most."""
     order = range(len(placements)) if precedence is Precedence.FIRST else reversed(range(len(placements)))
     divided: dict[int, list[Group]] = {}
     taken: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ def divided_groups(placements: Sequence[Iterable[PlacementDecision]], precedence
 
 
 def groups_of(decisions: Iterable[PlacementDecision], taken: frozenset[str]) -> list[Group]:
-    """The groups, in order, without clusters that are `taken`."""
+    """The groups, in order, without clusters in `taken`."""
     found: dict[tuple[int, str], set[str]] = {}
     for decision in decisions:
         group = group_of(decision.metadata.labels)
@@ -45,7 +45,7 @@ def groups_of(decisions: Iterable[PlacementDecision], taken: frozenset[str]) -> 
 
 
 def group_of(labels: Mapping[str, str]) -> tuple[int, str]:
-    """The index and the name of the group that a decision with these labels is of."""
+    """The index and the name of the group in a decision's labels."""
     return _index(labels.get(DECISION_GROUP_INDEX_LABEL, "")), labels.get(DECISION_GROUP_NAME_LABEL, "")
 
 

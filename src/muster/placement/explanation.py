@@ -1,4 +1,4 @@
-"""Why a choice is as it is: for programs in the form of OCM's debug service, for people cluster by cluster. Pure functions."""
+"""Explanations of scheduling results: in the format of OCM's debug service, and per cluster for users. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNSEEN = "not visible"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one cluster. `score` is its total; None for clusters that never came to be scored."""
+    """The result for one cluster. `score` is its total; None for clusters that were not scored."""
 
     cluster: str
     outcome: str
@@ -28,7 +28,7 @@ class Verdict:
 
 
 def verdicts(placement: Placement, world: PlacementSnapshot, choice: Choice) -> list[Verdict]:
-    """Of every cluster there is, by name."""
+    """For every cluster, by name."""
     found = {name: Verdict(name, UNSEEN, _unseen(placement, world, name)) for name in world.clusters}
     for one in (*_filtered(choice), *_scored(choice)):
         found[one.cluster] = one
@@ -47,7 +47,7 @@ def _unseen(placement: Placement, world: PlacementSnapshot, cluster: str) -> str
     wanted = placement.spec.cluster_sets
     if wanted and not set(wanted).intersection(bound):
         return f"spec.clusterSets has none of the bound sets that it is in ({', '.join(bound)})"
-    # Only a misconfigured spec stops before the first filter.
+    # Only a misconfigured spec ends before the first filter.
     return "the placement is misconfigured: no cluster was evaluated"
 
 
@@ -65,7 +65,7 @@ def _scored(choice: Choice) -> Iterator[Verdict]:
 
 
 def debug_document(placement: Placement, choice: Choice) -> Document:
-    """As OCM's debug service answers: of each stage of the filters what it left, of each prioritizer its scores."""
+    """The response of OCM's debug service: the clusters after each filter, the scores of each prioritizer."""
     stages = accumulate((one.name for one in choice.filters), lambda before, name: f"{before},{name}")
     results: Document = {
         "placement": {**placement.document(), "apiVersion": placement.resource.api_version, "kind": placement.resource.kind},

@@ -1,14 +1,14 @@
-"""CEL expressions over a cluster: `managedCluster`, the whole object, its `scores("name")`, and `"text".parseJSON()`.
+"""CEL expressions about a cluster: `managedCluster`, the whole object, its `scores("name")`, and `"text".parseJSON()`.
 
-The language is upstream's: the standard library and those of Kubernetes that sdk-go's placement environment has. One evaluation may
-cost what Kubernetes allows for one call. All expressions of a selector together may cost on one cluster what Kubernetes allows for
-one object, and less where clusters are many: each has an equal share of what a pass may cost. So neither a placement nor the
-agent of a cluster, who writes what is read, can keep the others waiting, and what one cluster costs takes nothing from another. An
-expression that fails on a cluster, costs too much or is not a truth value does not select that cluster.
+The environment is upstream's: the standard library and the Kubernetes libraries of sdk-go's placement environment. One evaluation
+has Kubernetes' cost limit for one call. All expressions of a selector together have, per cluster, Kubernetes' limit for one object,
+and less if there are many clusters: each has an equal share of the budget of a scheduling run. So neither a placement nor a
+cluster's agent, which writes the data, can delay others, and the cost of one cluster does not affect another. An expression that
+fails on a cluster, exceeds its cost or is no boolean does not select that cluster.
 
-`ReferencedData` is what an expression can see of the world, found in its syntax tree: paths below `managedCluster`, and names of
-AddOnPlacementScores. It never misses anything; where it cannot tell, it says more than the expression reads. Compiled expressions
-are remembered by their text, in bounded number, by the environment.
+`ReferencedData` is the data that an expression may read, found in its syntax tree: paths below `managedCluster`, and names of
+AddOnPlacementScores. It is never too small; in case of doubt it is larger than necessary. Compiled expressions are cached by their
+text, in a bounded cache of the environment.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from muster.placement.scores import NoScores, ScoreReader
 CLUSTER: Final = "managedCluster"
 _SCORES: Final = "scores"
 _PASS_BUDGET: Final = 50_000_000
-"""What the expressions of a selector may cost on all clusters together: seconds of one processor."""
+"""The cost of a selector's expressions on all clusters together: seconds of one processor."""
 _LEAST_BUDGET: Final = 10_000
-"""What they may cost on a cluster, however many there are: a hundred times what most do."""
+"""The least budget per cluster, for any number of clusters: a hundred times the usual cost."""
 _CALL_COST: Final = 20
-"""Charged for an evaluation as such; the language charges nothing for one that reads nothing."""
+"""Charged for each evaluation; the language charges nothing for one that reads nothing."""
 MOST_EXPRESSIONS: Final = 500
-"""Of one placement: as many as are remembered."""
+"""Per placement: the size of the cache."""
 _COMPILING: Final = threading.Lock()
-"""The memory of compiled expressions is for one thread at a time."""
+"""The cache of compiled expressions is for one thread at a time."""
 
 
 class ExpressionError(ValueError):
-    """The text is no expression; the message is upstream's."""
+    """The text is no valid expression; the message is upstream's."""
 
 
 def compiled(text: str) -> Program:
@@ -75,12 +75,12 @@ def compiled(text: str) -> Program:
 
 
 def budget_of(clusters: int) -> int:
-    """What the expressions of a selector may cost on each of so many clusters."""
+    """The budget of a selector's expressions on each cluster, for this number of clusters."""
     return min(RUNTIME_COST_BUDGET, max(_LEAST_BUDGET, _PASS_BUDGET // max(clusters, 1)))
 
 
 def first_unmet(programs: Iterable[Program], cluster: ClusterValue, cost: int) -> str | None:
-    """Why the first of the expressions that do not select the cluster does not; None when all select it."""
+    """Why the first unmet expression does not select the cluster; None if all select it."""
     budget, variables = CostBudget(cost), {CLUSTER: cluster}
     for program in programs:
         budget.remaining -= _CALL_COST
@@ -93,13 +93,13 @@ def first_unmet(programs: Iterable[Program], cluster: ClusterValue, cost: int) -
     return None
 
 
-# What expressions can see ----------------------------------------------------------------------------------------------------
+# Referenced data ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ReferencedData:
     paths: frozenset[tuple[str, ...]] = frozenset()
-    """Of fields of a cluster, with all below them; the empty path is the whole cluster."""
+    """Paths of a cluster's fields, with everything below them; the empty path is the whole cluster."""
     scores: frozenset[str] | None = frozenset()
     """Names of AddOnPlacementScores; None for all."""
 
@@ -127,7 +127,7 @@ def referenced_data(program: Program) -> ReferencedData:
 
 
 def _path(node: Node) -> tuple[str, ...] | None:
-    """The path of a node that is nothing but fields of the cluster, named in the text."""
+    """The path of a node that consists of constant field selections of the cluster."""
     steps: list[str] = []
     while not _is_cluster(node):
         if isinstance(node, Select):
@@ -188,7 +188,7 @@ def _scores(cluster: Any, name: str) -> list[Document]:
 
 
 def _parse_json(text: str) -> Any:
-    """As Go reads JSON into an interface: every number is a double."""
+    """As Go decodes JSON into an interface: every number is a double."""
     try:
         return json.loads(text, parse_int=_double, parse_float=_double, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -208,7 +208,7 @@ def _refuse(text: str) -> float:
 
 @cache
 def _environment() -> Environment:
-    # Loaded when the first expression is met: most placements have none.
+    # Imported with the first expression: most placements have none.
     from muster.cel.library.formats import FORMATS
     from muster.cel.library.lists import KUBERNETES_LISTS
     from muster.cel.library.network import NETWORK
@@ -220,7 +220,7 @@ def _environment() -> Environment:
     from muster.cel.library.strings import STRINGS
     from muster.cel.library.urls import URLS
 
-    # Kubernetes has an older library of strings.
+    # Kubernetes uses an older version of the strings library.
     strings = (*STRINGS.overloads, ("reverse", method("string_reverse", (STRING,), STRING, lambda text: text[::-1])))
     kubernetes = (
         STANDARD,

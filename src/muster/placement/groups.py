@@ -1,8 +1,8 @@
-"""Decision groups: how the chosen clusters are divided for those who follow decisions group by group.
+"""Decision groups: the division of the selected clusters for consumers that process decisions group by group.
 
-Named groups come first, in their order: each takes those of the chosen that it selects and no group before it has. The others are
-left to groups without a name. Each is cut into pieces of equal length, ordered by name or by score. A named group that nobody
-belongs to is none; where nobody is chosen there is one group, empty.
+Named groups come first, in order: each has the selected clusters that match its selector and are in no group before. The others are
+in groups without a name. Each is cut into pieces of equal length, ordered by name or by score. A named group without clusters is
+omitted; without selected clusters there is one empty group.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BY_NAME: Callable[[Chosen], str] = attrgetter("cluster")
 
 @dataclass(frozen=True)
 class Grouping:
-    """A placement's decision strategy, read."""
+    """A parsed decision strategy."""
 
     length: Callable[[int], int]
-    """Of a group, by how many were chosen."""
+    """The length of a group, by the number of selected clusters."""
     named: tuple[tuple[str, Callable[[Candidate], bool]], ...]
     by_score: bool
 
@@ -89,5 +89,5 @@ def _length(wanted: int | str) -> Callable[[int], int]:
 
 
 def _within(length: int, chosen: int) -> int:
-    """All in one group where a length makes no sense."""
+    """All in one group if the length is invalid."""
     return length if 0 < length <= chosen else max(chosen, 1)

@@ -1,7 +1,6 @@
-"""What is wrong with a placement's spec, in the words of the condition Misconfigured.
+"""Errors in a placement's spec, with the message of the condition Misconfigured.
 
-Misconfiguration never depends on clusters: the same spec is misconfigured or not, whoever there is to choose. `plugin` is the
-filter or prioritizer that cannot work with the spec, and empty for what belongs to none of them.
+Misconfiguration never depends on clusters. `plugin` is the filter or prioritizer that refuses the spec, or empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Names that are the placement controller's and upstream's alike."""
+"""Names shared by the placement controller and upstream's."""
 
 from __future__ import annotations
 
 from typing import Final
 
 DISABLED: Final = "cluster.open-cluster-management.io/experimental-scheduling-disable"
-"""Annotation of a Placement: with the value "true" the controller leaves it alone."""
+"""An annotation of a Placement: with the value "true" the controller ignores it."""

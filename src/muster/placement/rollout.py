@@ -1,16 +1,18 @@
-"""Which clusters get a change next, by a rollout strategy: a function of who was chosen, how those with the change fare, and when.
+"""Rollout strategies: the clusters that get a change next, as a pure function of the selected clusters, their progress, and the
+time.
 
 A cluster without the change is *new*. One that has it is *busy* until it has succeeded for the minimum time (soaking), is *failing*
-when it has failed, and is *late* when it was neither done nor hopeful for longer than the deadline. Failing and late clusters are
-failures. Busy and failing ones take one of the places of a progressive rollout; late ones no longer do. More failures than are
-tolerated stop the rollout: who has the change keeps it, nobody new gets it. A failure that recovers is none.
+when it has failed, and is *late* when it has not succeeded within the deadline. Failing and late clusters are failures. Busy and
+failing ones count towards the concurrency of a progressive rollout; late ones no longer do. More failures than tolerated stop the
+rollout: clusters with the change keep it, no new one gets it. A recovered failure does not count.
 
-- All: everybody at once, whatever happens.
-- Progressive: mandatory groups first, group by group and without any failure; then so many clusters at a time, by name.
-- ProgressivePerGroup: mandatory groups first; then group by group, the next when all of one have succeeded or failed tolerably.
+- All: all clusters at once, in any state.
+- Progressive: mandatory groups first, group by group and without any failure; then up to the concurrency at a time, by name.
+- ProgressivePerGroup: mandatory groups first; then group by group, the next when all of one have succeeded or the failures are
+  tolerated.
 
-Invariant: clusters that are begun are new, of the chosen ones, and in the order of names or groups; so a pass over a cache that
-lags behind begins the same ones again and not others.
+Invariant: clusters that are begun are new, selected, and in the order of names or groups; so a repeated call with an outdated cache
+begins the same ones again and not others.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from muster.machinery.golang.errors import GoError
 
 
 class BadStrategy(ValueError):
-    """A strategy that cannot be followed; names the field."""
+    """An invalid strategy; names the field."""
 
 
 class State(Enum):
     PENDING = "pending"
-    """It was given the change, and has not said anything about it."""
+    """It was given the change, and has not reported on it."""
     PROGRESSING = "progressing"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -43,7 +45,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How a cluster fares with the change, and since when."""
+    """The progress of a cluster with the change, and since when."""
 
     state: State
     since: datetime | None = None
@@ -66,9 +68,9 @@ class Rollout:
     stopped: bool = False
     """Too many have failed."""
     settled: bool = False
-    """Nobody is left to begin or to wait for."""
+    """There are no clusters left to begin or to wait for."""
     again: datetime | None = None
-    """When time alone may change the answer."""
+    """When the result may change without an event."""
 
 
 class _RolloutState(Enum):
@@ -86,12 +88,12 @@ class _Terms:
     now: datetime
 
     def rollout_state(self, progress: Progress | None) -> tuple[_RolloutState, datetime | None]:
-        """And when it will be another by itself."""
+        """The state, and when it changes without an event."""
         if progress is None:
             return _RolloutState.NEW, None
         if progress.state is State.PENDING:
             return _RolloutState.BUSY, None
-        # An agent writes these times; one in the future would keep the others waiting.
+        # An agent writes these times; one in the future would delay the others.
         since = min(progress.since or self.now, self.now)
         if progress.state is State.SUCCEEDED:
             done = since + self.soak
@@ -105,7 +107,7 @@ class _Terms:
 
 @dataclass
 class _Count:
-    """How some clusters stand."""
+    """The states of some clusters."""
 
     terms: _Terms
     known: Mapping[str, Progress]
@@ -120,7 +122,7 @@ class _Count:
             self.again = min(filter(None, (self.again, change)), default=None)
 
     def rollout(self, quota: int, tolerated: int) -> Rollout:
-        """Begin new ones in the places that are free, unless too many have failed."""
+        """Begin new ones within the free concurrency, unless too many have failed."""
         failures = len(self.by[_RolloutState.FAILING]) + len(self.by[_RolloutState.LATE])
         stopped = failures > tolerated
         free = quota - len(self.by[_RolloutState.BUSY]) - len(self.by[_RolloutState.FAILING])
@@ -193,7 +195,7 @@ def _group_by_group(
 
 
 def _with(rollout: Rollout, before: Rollout) -> Rollout:
-    """A rollout after another that let it begin."""
+    """A rollout following another that permits it."""
     again = min(filter(None, (rollout.again, before.again)), default=None)
     late, failures = before.late + rollout.late, before.failures + rollout.failures
     return Rollout(rollout.begin, late, failures, rollout.stopped, rollout.settled, again)
@@ -204,7 +206,7 @@ def _passed(rollout: Rollout) -> bool:
 
 
 def _mandatory(groups: Sequence[Group], wanted: Sequence[MandatoryDecisionGroup]) -> tuple[list[Group], list[Group]]:
-    """Those that are to be first, in that order, and the others."""
+    """The mandatory groups, in their order, and the others."""
     first: dict[tuple[str, int], Group] = {}
     for one in wanted:
         for group in groups:
@@ -234,7 +236,7 @@ def _duration(text: str, name: str) -> timedelta:
 
 
 def _share(value: int | str, total: int, name: str) -> int:
-    """A number of clusters, or a part of `total` rounded up; never more than all."""
+    """A number of clusters, or a percentage of `total` rounded up; never more than all."""
     if isinstance(value, str):
         try:
             if not value.endswith("%"):

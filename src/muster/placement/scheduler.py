@@ -1,11 +1,11 @@
-"""Choosing clusters for a placement: a pure function of its spec and of the world it sees.
+"""Scheduling: selects clusters for a placement, as a pure function of its spec and a snapshot.
 
-In order: the spec is read, and a misconfigured one chooses nobody; the clusters of the eligible sets are available, save those
-being deleted; filter by filter some are removed; prioritizers score the others; the best are chosen, of equals the first by name,
-or one by one where they are to be spread; the chosen are divided into groups.
+In order: the spec is parsed, and a misconfigured one selects nothing; the clusters of the eligible sets are available, except those
+being deleted; each filter removes some; prioritizers score the others; those with the highest totals are selected, equal ones by
+name, or one by one if they must be spread; the selected ones are divided into groups.
 
-Invariants: the answer does not depend on the order in which clusters or sets come, and nothing that a cluster's agent wrote makes
-choosing fail for the others.
+Invariants: the result does not depend on the order of clusters or sets, and invalid data of a cluster's agent do not affect other
+clusters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.placement.stopwatch import UNMEASURED, Stopwatch
 _NAME: Final[Callable[[Candidate], str]] = attrgetter("name")
 _SECOND: Final = itemgetter(1)
 _CHOSEN: Final[Callable[[tuple[str, int]], Chosen]] = partial(tuple.__new__, Chosen)
-"""Of very many pairs of a cluster and its score, without a call of Python's for each."""
+"""Converts very many pairs of cluster and score without a Python call for each."""
 
 
 def schedule(placement: Placement, world: PlacementSnapshot, stopwatch: Stopwatch = UNMEASURED) -> Choice:
@@ -84,7 +84,7 @@ def schedule(placement: Placement, world: PlacementSnapshot, stopwatch: Stopwatc
 
 
 def _check(placement: Placement) -> None:
-    """What upstream stumbles over: a number below zero, a name that cannot label decisions."""
+    """Errors that upstream fails on: a negative number, a name that is no valid label value."""
     number = placement.spec.number_of_clusters
     if number is not None and number < 0:
         raise Misconfigured("", f"numberOfClusters must not be negative, but is {number}: leave it out to choose all clusters")
@@ -94,7 +94,7 @@ def _check(placement: Placement) -> None:
 
 @dataclass(frozen=True)
 class _Available:
-    """The clusters that a placement sees, and by which sets."""
+    """The clusters that a placement may select, and their sets."""
 
     wanted_sets: Sequence[str]
     bindings: int
@@ -125,7 +125,7 @@ def _filter(candidates: list[Candidate], filters: Sequence[Filter], stopwatch: S
 
 
 class _Removed(Mapping[str, str]):
-    """Why a filter removed clusters: found when it is asked for, since almost nobody asks."""
+    """Why a filter removed clusters: computed when it is read, which is rare."""
 
     def __init__(self, by: Filter, before: Sequence[Candidate], left: Sequence[str]) -> None:
         self._by = by
@@ -173,13 +173,13 @@ def _totals(candidates: Sequence[Candidate], prioritized: Sequence[Prioritized])
 
 
 def _must_spread(spec: PlacementSpec, left: int, wanted: int) -> bool:
-    """Where all are taken, only a term that must hold makes a difference."""
+    """If all clusters are selected, only DoNotSchedule terms matter."""
     terms = spec.spread_policy.spread_constraints
     return bool(terms) and (wanted < left or any(term.when_unsatisfiable == HARD for term in terms))
 
 
 def _best(totals: Mapping[str, int], wanted: int) -> tuple[Chosen, ...]:
-    """Candidates come by name, and of equals the first stays the first."""
+    """Candidates are sorted by name, and the sort is stable."""
     best = sorted(totals.items(), key=_SECOND, reverse=True)[:wanted] if wanted < len(totals) else totals.items()
     return tuple(map(_CHOSEN, best))
 

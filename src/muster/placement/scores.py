@@ -1,8 +1,7 @@
-"""AddOnPlacementScores as one pass reads them.
+"""AddOnPlacementScores for one scheduling run.
 
-Scores hold until the object's `validUntil`; from then on it is as if the object were not there, for prioritizers and for
-expressions alike. A pass remembers the next moment at which that happens to an object it has read, so that the placement is looked
-at again.
+Scores are valid until the object's `validUntil`; after that the object counts as missing, for prioritizers and for expressions. The
+earliest expiration of the objects that were read is recorded, so that the placement is scheduled again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from muster.placement.snapshot import PlacementSnapshot
 
 _INSTANT: Final = timedelta(microseconds=1)
 _LAST: Final = datetime(9999, 12, 31, tzinfo=UTC)
-"""Later than this nothing happens."""
+"""The latest possible time."""
 
 
 class NoScores(Enum):
@@ -33,7 +32,7 @@ class ScoreReader:
     def __init__(self, world: PlacementSnapshot) -> None:
         self._world = world
         self.again: datetime | None = None
-        """When the first of those that were read expires."""
+        """The earliest expiration of those that were read."""
 
     def read(self, cluster: str, resource: str) -> Sequence[Score] | NoScores:
         found = self._world.score(cluster, resource)
@@ -48,6 +47,6 @@ class ScoreReader:
             if self._world.now > until:
                 return NoScores.EXPIRED
             if until < _LAST and (self.again is None or until < self.again):
-                # They still hold at that very instant.
+                # They are still valid at that very instant.
                 self.again = until + _INSTANT
         return found.status.scores

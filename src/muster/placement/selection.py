@@ -1,6 +1,6 @@
-"""Selectors of clusters by labels and claims, read once per pass and asked for every cluster.
+"""Selectors of clusters by labels and claims, parsed once per scheduling run and evaluated for every cluster.
 
-Claims are selected as labels are. A selector that cannot be read is a `SelectorError`; who asked for it knows whose fault that is.
+Claims are matched like labels. An invalid selector is a `SelectorError`, which the caller attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLAIMS: Callable[[Candidate], Mapping[str, str]] = attrgetter("claims")
 
 @dataclass(frozen=True)
 class Selection:
-    """Both must select a cluster."""
+    """Both must match."""
 
     labels: Selector
     claims: Selector
@@ -38,7 +38,7 @@ class Selection:
         )
 
     def compiled(self) -> Callable[[Candidate], bool]:
-        """Whether a cluster is selected: a function for very many."""
+        """A predicate for very many clusters."""
         by_labels, by_claims = self.labels.compiled(), self.claims.compiled()
         if self.claims.everything:
             return (lambda one: True) if self.labels.everything else lambda one: by_labels(one.labels)
@@ -47,7 +47,7 @@ class Selection:
         return lambda one: by_labels(one.labels) and by_claims(one.claims)
 
     def select(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Those of very many that are selected."""
+        """The matching clusters."""
         left = candidates
         if not self.labels.everything:
             left = list(compress(left, self.labels.matches_each(map(_LABELS, left))))
@@ -56,7 +56,7 @@ class Selection:
         return left
 
     def unmet(self, candidate: Candidate) -> Iterator[str]:
-        """The requirements that a cluster does not meet, in words."""
+        """The requirements that a cluster does not meet, as text."""
         yield from _unmet("label", self.labels, candidate.labels)
         yield from _unmet("claim", self.claims, candidate.claims)
 

@@ -1,8 +1,8 @@
-"""What a choice looks at: clusters, sets, bindings, scores, what is chosen so far, and the time. Nothing else decides.
+"""The inputs of scheduling: clusters, sets, bindings, scores, existing selections, and the time.
 
-A world is put together from caches and costs nothing to make: collections are views, and what only some placements look at is asked
-for by functions. `Candidate` is the part of a ManagedCluster that placements can see; an agent has written some of it, so it is
-read with doubt: what cannot be read is not there.
+A snapshot consists of views of caches and costs nothing to make; data that only some placements need are returned by functions.
+`Candidate` has the fields of a ManagedCluster that placements use; agents have written some of them, so invalid values are left
+out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.api.cluster.v1alpha1 import AddOnPlacementScore
 
 @dataclass(frozen=True)
 class Candidate:
-    """A managed cluster, as a placement sees it."""
+    """A managed cluster, as a candidate."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,20 +33,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PlacementSnapshot:
-    """As one placement sees it."""
+    """The snapshot for one placement."""
 
     clusters: Mapping[str, Candidate]
-    """All there are, by name."""
+    """All clusters, by name."""
     sets: Collection[str]
-    """Names of the cluster sets there are."""
+    """Names of the existing cluster sets."""
     members: Callable[[str], Collection[str]]
-    """Names of the clusters of a set, those being deleted included."""
+    """Names of the clusters of a set, including those being deleted."""
     bound: Collection[str]
     """Names of the bindings in the placement's namespace."""
     score: Callable[[str, str], AddOnPlacementScore | None]
-    """Of a cluster, by the name of the AddOnPlacementScore."""
+    """By cluster and name of the AddOnPlacementScore."""
     present: Mapping[str, int]
-    """The clusters that this placement has chosen so far, and the scores that are written of them."""
+    """The clusters that this placement has selected, with their written scores."""
     others: Mapping[str, int]
-    """By cluster, how many other placements have chosen it; those that nobody chose may be missing."""
+    """By cluster, how many other placements have selected it; may lack those with none."""
     now: datetime

@@ -1,17 +1,17 @@
-"""Choosing clusters one at a time so that they spread over topologies: regions, zones, whatever labels or claims say.
+"""Spread constraints: selects clusters one at a time so that they spread over topologies given by labels or claims.
 
-The first to do so: upstream has the API alone (enhancement 70, whose rules these are). Terms are hierarchical: a topology of a
-later term lies within one of the earlier terms, so two regions may have a zone of the same name, and topologies are compared with
-their siblings alone. Each cluster is chosen so:
+Upstream has only the API so far (enhancement 70, whose rules these are). Terms are hierarchical: a topology of a later term lies
+within one of the earlier terms, so two regions may have a zone of the same name, and topologies are compared with their siblings
+only. Each cluster is selected as follows:
 
-1. Those are left out whose choice would make a DoNotSchedule term's skew too great: the number chosen in the topology less the
-   number in the sibling that has fewest, whether that has any left or not.
-2. Every term scores from 0, for topologies of which most are chosen, to 63, where fewest are. The first term's score goes to the
-   highest of six bits each, and the whole is brought to -100..100 over the clusters that are left.
-3. That score, by its weight, is added to the cluster's total of the prioritizers. The best is taken, of equals the first by name.
+1. Clusters are excluded that would make a DoNotSchedule term's skew too large: the number selected in the topology minus the number
+   in the sibling with the fewest, whether that has any left or not.
+2. Every term scores from 0, for topologies with the most selections, to 63, with the fewest. The first term's score has the highest
+   six bits, and the sum is scaled to -100..100 over the remaining clusters.
+3. That score, with its weight, is added to the cluster's total of the prioritizers. The highest is selected, equal ones by name.
 
-Clusters of one topology that lack a key lie together in a topology of their own. Clusters of the same topologies differ by their
-totals alone, so they wait in line together and only the first of each line is looked at.
+Clusters of one topology that lack a key are in a topology of their own. Clusters with the same topologies differ in their totals
+only, so they share a queue of which only the first is compared.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from muster.placement.snapshot import Candidate
 _HIGHEST: Final = 63
 _BITS: Final = 6
 HARD: Final = "DoNotSchedule"
-"""Of a term that must hold."""
+"""A term that must hold."""
 
 
 @dataclass(frozen=True)
 class Spread:
     chosen: tuple[Chosen, ...]
     scores: Mapping[str, int]
-    """By cluster that was chosen, what it scored when it was."""
+    """By selected cluster, its score at that time."""
 
 
 def spread(
     candidates: Sequence[Candidate], totals: Mapping[str, int], terms: Sequence[SpreadConstraint], weight: int, wanted: int
 ) -> Spread:
-    """Up to `wanted` of the candidates, fewer if DoNotSchedule says so."""
+    """Up to `wanted` of the candidates, fewer if DoNotSchedule requires that."""
     lines = _lines(candidates, totals, terms)
     chosen: list[Chosen] = []
     scores: dict[str, int] = {}
@@ -64,9 +64,9 @@ class _Siblings:
     """The topologies of one parent."""
 
     limit: int | None
-    """The greatest skew, of a term that must hold."""
+    """The maximum skew, of a term that must hold."""
     levels: Counter[int] = field(default_factory=Counter)
-    """How many of them have so many chosen."""
+    """The number of topologies by number of selections."""
     least: int = 0
     most: int = 0
 
@@ -83,12 +83,12 @@ class _Topology:
         levels[self.chosen] += 1
         self.siblings.most = max(self.siblings.most, self.chosen)
         if not levels[self.siblings.least]:
-            # The last that had fewest is this one, which has one more now.
+            # This was the last one with the fewest, and has one more now.
             self.siblings.least += 1
 
     def allows(self) -> bool:
         siblings = self.siblings
-        # The only one that has fewest takes the minimum with it.
+        # If it is the only one with the fewest, the minimum increases with it.
         least = siblings.least + (self.chosen == siblings.least and siblings.levels[self.chosen] == 1)
         return siblings.limit is None or self.chosen + 1 - least <= siblings.limit
 
@@ -99,7 +99,7 @@ class _Topology:
 
 @dataclass(eq=False)
 class _Line:
-    """Clusters of the same topologies, the best last."""
+    """Clusters with the same topologies, the highest total last."""
 
     topologies: tuple[_Topology, ...]
     waiting: list[tuple[int, str]]
@@ -130,7 +130,7 @@ class _Line:
 
 
 Path = tuple[str | None, ...]
-"""The value of every term's key; None where a cluster has none."""
+"""The values of all terms' keys; None if a cluster has none."""
 
 
 def _lines(candidates: Iterable[Candidate], totals: Mapping[str, int], terms: Sequence[SpreadConstraint]) -> list[_Line]:
@@ -156,7 +156,7 @@ def _lines(candidates: Iterable[Candidate], totals: Mapping[str, int], terms: Se
 
 
 def _normalized(packed: Sequence[int]) -> list[int]:
-    """From -100 for the lowest to 100 for the highest, truncated toward zero; 0 where all are equal."""
+    """From -100 for the lowest to 100 for the highest, truncated toward zero; 0 if all are equal."""
     least, span = min(packed), max(packed) - min(packed)
     if not span:
         return [0] * len(packed)

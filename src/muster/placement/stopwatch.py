@@ -1,4 +1,4 @@
-"""How long the parts of a choice take, for whoever wants to know: choosing itself is a pure function and knows no clock."""
+"""Measures the parts of scheduling: scheduling itself is a pure function without a clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PluginType = Literal["filter", "prioritizer"]
 
 
 class Stopwatch(Protocol):
-    """Measures what is done inside the contexts that it gives."""
+    """Measures the contexts that it returns."""
 
     def plugin(self, kind: PluginType, name: str) -> AbstractContextManager[None]: ...
 

@@ -1,8 +1,8 @@
-"""Ordered, revisioned storage of keyed bytes for many logical clusters; `api.Store` says what it promises.
+"""Ordered, revisioned storage of keyed bytes for many logical clusters; `api.Store` is its interface.
 
-`open_store("memory")`, `open_store("sqlite", data_dir)` or `open_store("sqlite:///file")`, and `open_store("postgresql://…")` give
-the three backends; `start()` the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ
-in the medium only.
+`open_store("memory")`, `open_store("sqlite", data_dir)` or `open_store("sqlite:///file")`, and `open_store("postgresql://…")`
+return the three backends; `start()` the result before use. They share their reads, history and watches (`resident`, `buckets`) and
+differ in the medium only.
 """
 
 from __future__ import annotations

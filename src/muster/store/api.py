@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 ANY_REVISION: Final = -1
-"""Expectation: write whatever the head is."""
+"""Expectation: any head, so the write is unconditional."""
 ABSENT: Final = 0
 """Expectation: the key must not exist (create)."""
 
@@ -43,8 +43,8 @@ class Compacted(StoreError):
 
 
 class Unavailable(StoreError):
-    """The medium refused the write (disk full, database away); nothing was written. Retrying may help. `place` names the file
-    or database for the operator; `problem` is what a client may hear."""
+    """The medium refused the write (disk full, database unreachable); nothing was written. A retry may succeed. `place` names the
+    file or database for the operator; `problem` is the text for clients."""
 
     def __init__(self, source: object, problem: object) -> None:
         super().__init__(f"{source}: {problem}")
@@ -52,7 +52,7 @@ class Unavailable(StoreError):
 
 
 class Entry:
-    """One version of one key. `memo` belongs to the reader: a place to keep the decoded form of `value`, filled at most once."""
+    """One version of one key. `memo` belongs to the reader: it caches the decoded form of `value`, set at most once."""
 
     __slots__ = ("key", "memo", "revision", "value")
 
@@ -80,7 +80,7 @@ class Event:
 
 
 EncodeAt = Callable[[int], bytes]
-"""Gives the bytes to store once the revision is known (objects carry their own resourceVersion)."""
+"""Returns the bytes to store once the revision is known (objects contain their own resourceVersion)."""
 Listener = Callable[[Sequence[Event]], None]
 """Called on the event loop with a non-empty batch of committed events in revision order; must not block or raise. The batch is
 shared with other listeners: do not change it."""
@@ -90,9 +90,9 @@ behind the retained history of a shared database. The subscription is closed by 
 
 
 class BaseLayer(Protocol):
-    """Frozen entries that every cluster shows until it writes or deletes (tombstones) one of them.
+    """Immutable entries that every cluster has until it writes or deletes (tombstones) one of them.
 
-    `template` entries are shared; `materialize` gives a cluster's own rendering (its own uid) of one.
+    `template` entries are shared; `materialize` returns a cluster's own rendering (with its own uid) of one.
     """
 
     entries: Mapping[str, Mapping[str, Entry]]
@@ -117,7 +117,7 @@ class Store(Protocol):
         """Whether other processes may use the medium at the same time."""
 
     async def start(self) -> None:
-        """Open the medium and load the state; idempotent resumption after a crash."""
+        """Open the medium and load the state, also after a crash."""
 
     async def close(self) -> None:
         """Flush what is queued and release the medium."""
@@ -126,10 +126,10 @@ class Store(Protocol):
         """Wait until everything acknowledged by any server before this call is visible here."""
 
     def add_cluster(self, cluster: str, base: BaseLayer | None = None) -> None:
-        """Make a cluster known (cheap: no rows); needed before it is read or written."""
+        """Register a cluster (cheap: no rows); required before it is read or written."""
 
     async def drop_cluster(self, cluster: str) -> None:
-        """Forget a cluster and durably remove all its rows."""
+        """Remove a cluster and durably delete all its rows."""
 
     def clusters(self) -> Sequence[str]:
         """Names of all clusters that have rows or were added."""
@@ -173,11 +173,10 @@ class Store(Protocol):
         on_lost: Lost | None = None,
         prefix: str | None = None,
     ) -> Subscription:
-        """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on).
-        With a `prefix`, only those of that key, or of all keys in that namespace if it ends in a slash: whoever wants little is
-        not asked about everything, so that thousands may watch one object each.
-        Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone.
-        `on_lost` is told if the store itself has to end the subscription."""
+        """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on). With a
+        `prefix`, only those of that key, or of all keys in that namespace if it ends in a slash: such subscriptions cost nothing
+        for other keys, so that thousands may watch one object each. Retained past events are delivered synchronously, before this
+        returns; raises Compacted if they are gone. `on_lost` is called if the store itself has to end the subscription."""
 
     async def compact(self, keep_after: int) -> None:
         """Drop history up to and including revision `keep_after`. Backends also do it by age and number on their own."""

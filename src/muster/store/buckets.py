@@ -1,11 +1,11 @@
-"""What one server keeps in memory of one resource in one logical cluster, and the base layer under it.
+"""One server's in-memory state of one resource in one logical cluster, and the base layer under it.
 
-A bucket has the cluster's own entries in a dict and, once somebody lists, their keys in a sorted list, so that a prefix is a
-slice found by bisection. Below the own entries lies the cluster's base layer: frozen templates shared by many clusters, shown
-(rendered for the cluster) until the cluster writes the key or deletes it, which leaves the key in `hidden`. A bucket that only
-shows its base borrows the base's key list, so an untouched cluster costs a few hundred bytes.
+A bucket has the cluster's own entries in a dict and, after the first list, their keys in a sorted list, so that a prefix is a slice
+found by bisection. Below the own entries is the cluster's base layer: immutable templates shared by many clusters, rendered for the
+cluster until it writes the key or deletes it, which leaves the key in `hidden`. A bucket with base entries only shares the base's
+key list, so an untouched cluster costs a few hundred bytes.
 
-The ring holds the last events with the version before each; the state of an earlier revision is the present rolled back over
+The ring has the last events with the version before each; the state of an earlier revision is the current one rolled back over
 them. Invariant: `ring` has every event of the bucket after `floor`, in revision order.
 """
 
@@ -24,14 +24,14 @@ DELETE: Final = 1
 TOMBSTONE: Final = 2
 """Delete a key that the base layer has: its tombstone stays."""
 DROP: Final = 3
-"""Forget the whole cluster."""
+"""Remove the whole cluster."""
 
 BASE_REVISION: Final = 1
 _LAST_CHARACTER: Final = chr(sys.maxunicode)
 
 
 class Renderings:
-    """A bounded store of base entries rendered for single clusters; the oldest give way, they can be made again."""
+    """A bounded cache of base entries rendered for single clusters; the oldest are dropped, since they can be rendered again."""
 
     __slots__ = ("entries", "limit")
 
@@ -55,7 +55,7 @@ class Renderings:
 
 
 class BaseIndex:
-    """A base layer with the sorted keys of each resource, made once and shared by every cluster that stands on it."""
+    """A base layer with the sorted keys of each resource, made once and shared by all its clusters."""
 
     __slots__ = ("_keys", "layer")
 
@@ -71,7 +71,7 @@ class BaseIndex:
 
 
 class Cluster:
-    """One logical cluster: its base and the buckets touched so far."""
+    """One logical cluster: its base and the buckets in use."""
 
     __slots__ = ("base", "buckets", "dropping", "name")
 
@@ -85,7 +85,7 @@ class Cluster:
         return self.base.layer.entries.get(resource) if self.base is not None else None
 
     def generation(self, resource: str) -> int:
-        """Of a resource that may have no bucket yet; asking makes none."""
+        """The generation of a resource that may have no bucket yet, without creating one."""
         bucket = self.buckets.get(resource)
         if bucket is not None:
             return bucket.generation

@@ -108,7 +108,7 @@ async def lock_counter(connection: Any) -> int:
 
 
 async def heads(connection: Any, keys: Sequence[tuple[str, str, str]]) -> Sequence[tuple[int | None, bool]]:
-    """For each place its revision (None: no row) and whether the row is a tombstone."""
+    """For each key its revision (None: no row) and whether the row is a tombstone."""
     rows = await connection.fetch(_HEADS, *map(list, zip(*keys, strict=True)))
     return [(row["rev"], row["buried"]) for row in rows]
 
@@ -135,7 +135,7 @@ async def drop(connection: Any, cluster: str, revision: int, origin: int) -> Non
 
 
 async def was_written(connection: Any, revision: int, origin: int) -> bool:
-    """Whether a transaction whose end was not heard of took effect; waits for it if it still runs."""
+    """Whether a transaction with an unknown outcome was committed; waits for it if it still runs."""
     async with connection.transaction():
         await lock_counter(connection)
         found: bool = await connection.fetchval(
@@ -145,8 +145,8 @@ async def was_written(connection: Any, revision: int, origin: int) -> bool:
 
 
 async def tail(connection: Any, after: int, timeout: float) -> tuple[int | None, Sequence[Change]]:
-    """The first revision found after `after`, and all changes since, in order. What was written to a cluster before it was
-    dropped is left out: those versions are gone."""
+    """The first revision found after `after`, and all changes since, in order. Changes of a cluster before it was dropped are left
+    out: those versions are gone."""
     rows = await connection.fetch(_TAIL, after, timeout=timeout)
     changes: list[Change] = []
     dropped: set[str] = set()
@@ -170,7 +170,7 @@ async def tail(connection: Any, after: int, timeout: float) -> tuple[int | None,
 
 
 async def compact(connection: Any, keep_after: int) -> None:
-    """Drop history in short transactions; the mark goes first so that nobody trusts rows about to vanish."""
+    """Drop history in short transactions; the mark is written first so that no reader relies on rows that are being deleted."""
     await connection.execute("UPDATE muster_compaction SET compacted = greatest(compacted, $1)", keep_after)
     oldest = await connection.fetchval("SELECT min(rev) FROM muster_log")
     for until in _steps(oldest, keep_after):

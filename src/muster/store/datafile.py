@@ -244,7 +244,7 @@ def _log_row(change: LoggedChange) -> LogRow:
 
 
 def _refuse_network_filesystem(path: Path) -> None:
-    """SQLite's locks and shared log are not reliable over a network; Linux tells what is mounted where."""
+    """SQLite's locks and shared log are not reliable over a network; on Linux, /proc lists the mounted file systems."""
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""A store without a medium, for tests and throw-away clusters: a write is "durable" the moment it is made.
+"""A store without a medium, for tests and temporary clusters: a write is "durable" at once.
 
-It keeps the same order of things as the durable backends: the write becomes visible, watchers hear of it, the writer goes on.
-Nothing in it waits, so who has one in hand may write without waiting too. `after` is the revision behind which its own begin:
-stores whose ranges of revisions lie apart never take one of another's for their own.
+The order is that of the durable backends: the write becomes visible, watchers are called, the writer continues. Nothing in it
+waits, so synchronous code may write too. `after` is the revision before its first one: stores with disjoint ranges of revisions
+never confuse each other's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MemoryStore(ResidentStore):
     def write(
         self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int = ANY_REVISION, delete: bool = False
     ) -> Entry:
-        """`commit` for those who cannot wait."""
+        """`commit` for synchronous callers."""
         self._require_open()
         bucket = self._bucket(self._writable(cluster), resource)
         self._require_head(key, bucket.get(key), expect, delete)

@@ -1,17 +1,17 @@
-"""A durable store for several servers: one PostgreSQL database, the state of it in the memory of each.
+"""A durable store for several servers: one PostgreSQL database, with the state in the memory of each server.
 
-Writing: what piled up while the last group committed becomes the next group, one transaction. It locks the revision counter
-first, so groups of all servers commit one after the other and revisions show up in order without holes; expectations are
-checked against the rows under that lock, and only then is the revision known and the object encoded. Hence the head of a key
-is its visible version here, and writers of one key on several servers meet in the database.
+Writing: the writes that were queued during the last group's commit are the next group, one transaction. It locks the revision
+counter first, so groups of all servers commit one after the other and revisions appear in order without gaps; expectations are
+checked against the rows under that lock, and only then is the revision known and the object encoded. Hence the head of a key is its
+visible version here, and conflicts between servers are resolved in the database.
 
 Reading: one task follows the log. A notification (or, if those fail, a poll) makes it fetch everything after the newest visible
-revision and publish it; the own writes are published directly when nothing lies between. As revisions have no holes, a
-missing one means that this server slept longer than history is kept: it loads everything anew and ends its subscriptions
-(`on_lost`). `synced` asks the database for the counter, one question for all who wait, and waits until it is visible.
+revision and publish it; own writes are published directly if there is nothing in between. As revisions have no gaps, a missing one
+means that this server was suspended for longer than history is kept: it loads everything again and ends its subscriptions
+(`on_lost`). `synced` reads the counter from the database, once for all waiting callers, and waits until it is visible.
 
-A commit whose answer was lost is looked up by its `origin` before the writer is told anything. Whatever a connection raises
-counts as its loss: a connection cut in the middle of a message fails in more ways than the driver documents.
+A commit whose response was lost is looked up by its `origin` before the writer gets a result. Any exception of a connection counts
+as its loss: a connection that is cut in the middle of a message fails in more ways than the driver documents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from muster.store.write_groups import WriteRequest, WriteResult, decide, next_gr
 logger = logging.getLogger(__name__)
 
 _RELOAD_LAG: Final = 10_000
-"""Loading anew is cheaper than following so many revisions."""
+"""Above this number of missing revisions, loading everything is cheaper."""
 _DATABASE_TIMEOUT: Final = 10.0
 _MIN_RETRY_INTERVAL: Final = 0.05
 _MAX_RETRY_INTERVAL: Final = 5.0
@@ -73,7 +73,7 @@ class PostgresStore(ResidentStore):
         self._compaction: asyncio.Task[None] | None = None
         self._open = False
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
         if self._open:
@@ -107,9 +107,9 @@ class PostgresStore(ResidentStore):
         return {
             "server_settings": {
                 "application_name": f"muster {role}",
-                # A server that hangs inside its transaction must not keep the counter locked for the others.
+                # A server that hangs inside its transaction must not block the others.
                 "idle_in_transaction_session_timeout": "15000",
-                # A plan that is kept was made for tables as small as they were then, and reads all of them for every write.
+                # A cached plan would be that for the small tables of the beginning, with full scans for every write.
                 "plan_cache_mode": "force_custom_plan",
             }
         }
@@ -134,7 +134,7 @@ class PostgresStore(ResidentStore):
             self._pool.terminate()
 
     async def _settle_expectations(self) -> None:
-        """Writes that are durable but not yet visible here get a moment to become so; they are answered in any case."""
+        """Wait a moment for writes that are durable but not yet visible here; their writers are answered in any case."""
         expected = [future for _, future in self._expecting]
         if expected:
             await asyncio.wait(expected, timeout=_DATABASE_TIMEOUT)
@@ -149,7 +149,7 @@ class PostgresStore(ResidentStore):
     async def _load(self, connection: Any, back_in_time: bool = False) -> None:
         objects, log, revision, compacted = await database.load(connection, self.retention.events)
         while revision < self._revision and not back_in_time:
-            # Own writes became visible meanwhile; what was acknowledged must not vanish again.
+            # Own writes became visible meanwhile; acknowledged writes must not disappear again.
             objects, log, revision, compacted = await database.load(connection, self.retention.events)
         self._reset()
         self._adopt(objects, log, revision, compacted)
@@ -240,14 +240,14 @@ class PostgresStore(ResidentStore):
                 await asyncio.sleep(_MIN_RETRY_INTERVAL)
 
     def _bucket_to_write(self, cluster: str, resource: str) -> Bucket:
-        """Unlike a new write, one that was queued before its cluster's drop may still go ahead of it."""
+        """Unlike a new write, one that was queued before its cluster's drop may still precede it."""
         known = self._clusters.get(cluster)
         if known is None:
             raise StoreError(f"cluster {cluster} was dropped")
         return self._bucket(known, resource)
 
     def _settle(self, outcome: WriteResult) -> None:
-        """Make a committed group visible, and answer its requests once it is."""
+        """Publish a committed group, and answer its requests once it is visible."""
         if outcome.changes and self._revision == outcome.revision:
             self._show(outcome.changes)
         for request, change in zip(outcome.requests, outcome.changes, strict=True):
@@ -306,7 +306,7 @@ class PostgresStore(ResidentStore):
             raise Unavailable(self.name, "the newest state could not be read in time") from error
 
     async def _answer_forever(self) -> None:
-        """One read of the counter serves all who asked before it began."""
+        """One read of the counter serves all callers that requested it before it began."""
         while True:
             await self._revision_wanted.wait()
             self._revision_wanted.clear()
@@ -324,7 +324,7 @@ class PostgresStore(ResidentStore):
                     question.set_result(revision)
 
     async def _follow(self) -> None:
-        """Keep up with the log over one connection after another, forever."""
+        """Follow the log over successive connections, forever."""
         backoff = Backoff(_MIN_RETRY_INTERVAL, _MAX_RETRY_INTERVAL)
         while True:
             connection = None
@@ -364,7 +364,7 @@ class PostgresStore(ResidentStore):
         if first != after + 1:
             await self._load_anew(connection, f"history after revision {after} is gone")
             return
-        # Own writes may have been published while the question was on its way.
+        # Own writes may have been published during the query.
         fresh = [change for change in changes if change.entry.revision > self._revision]
         if fresh:
             self._show(fresh)
@@ -395,7 +395,7 @@ class PostgresStore(ResidentStore):
             logger.warning("compaction failed, it will be tried again: %s", error)
 
     async def _compact_by_age(self) -> None:
-        """What was current `age_seconds` ago marks the history to drop."""
+        """The revision that was current `age_seconds` ago is the limit of compaction."""
         marks: deque[tuple[float, int]] = deque()
         while True:
             now = self._clock()
@@ -417,7 +417,7 @@ def _answer(request: WriteRequest, entry: Entry) -> Callable[[], None]:
 
 
 async def _leave_as_is(connection: Any) -> None:
-    """Our transactions leave nothing behind on a connection, so its return to the pool needs no round trip."""
+    """Our transactions leave no state on a connection, so its return to the pool needs no reset."""
 
 
 def _import_asyncpg() -> ModuleType:

@@ -1,14 +1,13 @@
-"""The part of a store that is the same whatever the medium: the visible state in memory, its history and its watchers.
+"""The common part of all stores: the visible state in memory, its history and its watchers.
 
-A backend derives from `ResidentStore`, adds `commit` and its kin, and calls `publish` with what its medium made durable, in
-revision order; only then does a write show in reads and reach subscriptions. Everything here runs on the event loop and never
-waits.
+A backend derives from `ResidentStore`, adds `commit` and its helpers, and calls `publish` with durable writes, in revision order;
+only then are they visible in reads and delivered to subscriptions. Everything here runs on the event loop and never waits.
 
-History is bounded three ways: events per bucket, events in the process, and bytes that only history holds (a superseded
-version is counted by the event that superseded it). What readers made of a version (`memo`) is often larger than its bytes and
-counted nowhere, so history keeps none of it: whoever replays makes it again. `_order` has one mark per retained event, oldest
-first, so the oldest event of the process can be dropped in constant time; a mark whose event its bucket trimmed earlier is
-counted in `Bucket.stale` and skipped.
+History is bounded in three ways: events per bucket, events in the process, and bytes that only history refers to (a superseded
+version is counted by the event that superseded it). Decoded forms of a version (`memo`) are often larger than its bytes and not
+counted, so history keeps none: a replay decodes again. `_order` has one mark per retained event, oldest first, so the oldest event
+of the process can be dropped in constant time; a mark whose event its bucket trimmed earlier is counted in `Bucket.stale` and
+skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LogRow = tuple[int, str, str, str, int, int | None, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history a server keeps: in memory, and (`log_rows`, `age_seconds`) on the medium."""
+    """The retention of history: in memory, and (`log_rows`, `age_seconds`) on the medium."""
 
     bucket_events: int = 4_096
     events: int = 65_536
@@ -40,7 +39,7 @@ class Retention:
 
 
 class Change:
-    """One durable write on its way to becoming visible."""
+    """One durable write before it is published."""
 
     __slots__ = ("cluster", "entry", "op", "resource")
 
@@ -110,7 +109,7 @@ class ResidentStore:
         return bucket
 
     def _readable(self, cluster: str, resource: str) -> Bucket | None:
-        """The bucket if there can be something in it; reading creates one only over a base."""
+        """The bucket if it may have entries; a read creates one only over a base."""
         known = self._clusters.get(cluster)
         if known is None:
             return None
@@ -219,7 +218,7 @@ class ResidentStore:
             raise Conflict(key, head)
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Show durable writes, given in revision order and newer than everything visible, and tell the watchers."""
+        """Publish durable writes, given in revision order and newer than everything visible, and call the watchers."""
         events: list[Event] = []
         for change in changes:
             if change.op == DROP:
@@ -260,7 +259,7 @@ class ResidentStore:
                     self._retained_bytes -= _cost(event)
                     bucket.stale += 1
                 bucket.ring = None
-                # Its marks in `_order` are passed over in time, and hold on to it until then.
+                # Its marks in `_order` are skipped later, and refer to it until then.
                 bucket.entries, bucket.keys = {}, None
         for scope in [scope for scope in self._watches if scope[0] == name]:
             for watch in tuple(self._watches.get(scope, ())):
@@ -313,7 +312,7 @@ class ResidentStore:
     # Loading
 
     def _reset(self) -> None:
-        """Forget everything but which clusters there are and what they stand on, to adopt the medium's state anew."""
+        """Clear the state except the registered clusters and their bases, before the medium's state is loaded again."""
         known, self._clusters = self._clusters, {}
         for cluster in known.values():
             self._renderings.forget(cluster)
@@ -330,8 +329,8 @@ class ResidentStore:
                 watch.lose()
 
     def _adopt(self, objects: Iterable[ObjectRow], log: Iterable[LogRow], revision: int, floor: int) -> None:
-        """Fill an empty state from the medium. `log` comes newest first: it holds what each write replaced, so walking back
-        from the present gives every event its new and its previous version. Reading stops where retention ends."""
+        """Load the state of the medium. `log` is newest first: it has what each write replaced, so walking back from the current
+        state yields the new and the previous version of every event. Reading stops where retention ends."""
         entry_key: tuple[str, str] | None = None
         bucket: Bucket | None = None
         for cluster, resource, key, written, value in objects:
@@ -380,7 +379,7 @@ def _revision_of(event: Event) -> int:
 
 
 def _scopes_of(event: Event) -> tuple[Scope, ...]:
-    """Everything that a watch who wants this event may have asked for."""
+    """All scopes of watches that include this event."""
     cluster, resource, key = event.cluster, event.resource, event.entry.key
     namespace, slash, _ = key.rpartition("/")
     named: tuple[Scope, ...] = ((cluster, resource, None), (cluster, resource, key))
@@ -394,7 +393,7 @@ def _is_in(key: str, prefix: str) -> bool:
 
 
 def _lighten(event: Event) -> None:
-    """All who hear of it now have heard: what they made of it, and of versions that are no longer current, need not stay."""
+    """After all watchers were called: drop the decoded forms, and those of versions that are no longer current."""
     event.memo = None
     if event.previous is not None:
         event.previous.memo = None

@@ -50,7 +50,7 @@ class _Write(LoggedChange):
 
 
 class _Piece:
-    """Writes on their way to the thread, and the epoch they were queued in."""
+    """Writes for the thread, and the epoch they were queued in."""
 
     __slots__ = ("epoch", "writes")
 
@@ -76,7 +76,7 @@ class _Backup:
 
 
 class _End:
-    """The last item the thread is given."""
+    """The last item for the thread."""
 
 
 _Item = _Piece | _Compaction | _Backup | _End
@@ -108,7 +108,7 @@ class SQLiteStore(ResidentStore):
         self._closed = True
         self._ended = False
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
         if self._thread is not None:
@@ -135,7 +135,7 @@ class SQLiteStore(ResidentStore):
         self._hand_over()
         self._inbox.put(_End())
         await asyncio.to_thread(thread.join)
-        # The thread's last reports were posted before it ended, so they run before this goes on.
+        # The thread's last reports were scheduled before it ended, so they run before this continues.
         await asyncio.sleep(0)
 
     async def synced(self) -> None:
@@ -274,7 +274,7 @@ class SQLiteStore(ResidentStore):
         self._timer = self._loop.call_later(self.retention.age_seconds / _MARKS_PER_AGE, self._keep_time)
 
     def mark_time(self) -> None:
-        """Note which revision is current now; what was current `age_seconds` ago marks the history to drop."""
+        """Record the current revision; the one of `age_seconds` ago is the limit of compaction."""
         now = self._clock()
         self._marks.append((now, self._revision))
         old = None

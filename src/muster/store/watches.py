@@ -1,7 +1,7 @@
-"""One subscription: what it is for, whom it tells, and how it ends.
+"""One subscription: its scope, its listener, and its end.
 
-A listener is a guest in the middle of a publication, so its failure is logged and stops here: it must harm neither the other
-listeners nor the writer. A watch registers itself under its scope and takes itself out when it is closed.
+A listener runs in the middle of a publication, so its exceptions are logged and not propagated: they must affect neither the other
+listeners nor the writer. A watch registers itself under its scope and removes itself when it is closed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from muster.store.api import Event, Listener, Lost
 logger = logging.getLogger(__name__)
 
 Scope = tuple[str | None, str | None, str | None]
-"""Cluster, resource and place: one key, or all keys below a namespace ("name/"). None stands for all."""
+"""Cluster, resource and prefix: one key, or all keys below a namespace ("name/"). None stands for all."""
 
 
 class Watch:
-    """A subscription. `after` keeps out events that were replayed, or that the reader has from another server."""
+    """A subscription. `after` excludes events that were replayed, or that the reader has from another server."""
 
     __slots__ = ("_listener", "_on_lost", "_scope", "_scopes", "after", "closed")
 

@@ -1,7 +1,7 @@
-"""One group of writes to a shared database: which requests go together, and what becomes of each inside the transaction.
+"""One group of writes to a shared database: its composition, and the result of each write inside the transaction.
 
-The transaction holds the revision counter, so what is read here is the last word: a request whose expectation does not fit the
-row (or, where there is no row, the base layer) loses; the others get the next revisions in the order they were asked for.
+The transaction locks the revision counter, so what it reads is current: a request whose expectation does not match the row (or,
+without a row, the base layer) fails; the others get the next revisions in order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WriteRequest:
 
 
 class WriteResult:
-    """What a group's transaction decided: the changes with their requests, and the requests that lost."""
+    """The result of a group's transaction: the changes with their requests, and the failed requests."""
 
     __slots__ = ("bases", "changes", "conflicts", "requests", "revision")
 

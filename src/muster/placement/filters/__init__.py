@@ -1,7 +1,7 @@
-"""Filters: which clusters a placement may choose at all.
+"""Filters: the clusters that a placement may select.
 
-A filter is made for one pass. It keeps those of the clusters it is given that it lets through, and can say afterwards why it did
-not let a cluster through. Filters come one after the other; each sees what the one before has left.
+A filter is made for one scheduling run. It returns the clusters that pass, and then has the reason for each that does not. Filters
+run in sequence, each on the result of the one before.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ class Filter(Protocol):
     def left(self, candidates: list[Candidate]) -> list[Candidate]: ...
 
     def reason(self, candidate: Candidate) -> str:
-        """Why a cluster that was not let through was not."""
+        """Why a cluster did not pass."""
         ...

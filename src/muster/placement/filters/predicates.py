@@ -1,7 +1,6 @@
-"""The filter Predicate: a cluster must meet one of a placement's predicates, by labels, claims and expressions; all of one must
-hold.
+"""The filter Predicate: a cluster must match one of a placement's predicates, by labels, claims and expressions together.
 
-A placement without predicates takes every cluster.
+A placement without predicates matches every cluster.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The filter TaintToleration: taints keep a cluster away from placements that do not tolerate them.
+"""The filter TaintToleration: taints exclude a cluster from placements that do not tolerate them.
 
-A taint PreferNoSelect keeps nobody away, NoSelectIfNew only placements that have not chosen the cluster yet, NoSelect all. Of the
-tolerations that match a taint the first that has not ended decides. One with `tolerationSeconds` ends so long after the taint was
-added; a taint that does not say when that was has always been there.
+The effect PreferNoSelect excludes nothing, NoSelectIfNew only placements that have not selected the cluster yet, NoSelect all. Of
+the tolerations that match a taint the first that has not expired is used. One with `tolerationSeconds` expires that long after the
+taint was added; a taint without that time was always there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Taints:
         self._present = present
         self._now = now
         self.again: datetime | None = None
-        """When the first toleration ends by which a cluster was let through."""
+        """When the first toleration expires by which a cluster passed."""
 
     def left(self, candidates: list[Candidate]) -> list[Candidate]:
         return [candidate for candidate in candidates if not candidate.taints or self._tolerates(candidate)]
@@ -55,7 +55,7 @@ class Taints:
         return True
 
     def _selecting(self, candidate: Candidate) -> list[Taint]:
-        """The taints that keep those away who do not tolerate them."""
+        """The taints that exclude placements without a toleration."""
         chosen = candidate.name in self._present
         return [taint for taint in candidate.taints if taint.effect != NEVER_FILTERS and not (taint.effect == _IF_NEW and chosen)]
 
@@ -98,7 +98,7 @@ def _matches(toleration: ClusterToleration, taint: Taint) -> bool:
 
 
 def _end(taint: Taint, toleration: ClusterToleration) -> datetime | None:
-    """When the taint is no longer tolerated; None for never."""
+    """When the toleration expires; None for never."""
     if toleration.toleration_seconds is None:
         return None
     try:

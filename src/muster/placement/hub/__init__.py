@@ -1,6 +1,6 @@
-"""The placement controller on a hub: it feeds `scheduling.schedule` from caches, and writes down what that answers.
+"""The placement controller on a hub: calls `scheduler.schedule` with data from caches, and writes the result.
 
-`manager` puts the process together, `controller` makes the passes. `inventory` is the world by caches, with `decision_index` and
-`interests`; `outcome` and `writing` say, as pure functions, what a choice looks like in objects and by which writes it is reached,
-`decision_writer` carries them out. `debug_server` answers who would be chosen, `measurements` counts, `install` gives rights.
+`manager` assembles the process, `controller` reconciles. `inventory` indexes the caches, with `decision_index` and `interests`;
+`desired_status` and `decision_plan` compute, as pure functions, the desired objects and the writes towards them, `decision_writer`
+executes these. `debug_server` explains results, `measurements` has metrics, `install` the permissions.
 """

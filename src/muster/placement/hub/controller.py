@@ -1,13 +1,13 @@
-"""Keeps what placements have chosen: caches feed an inventory, a pass asks `schedule` whom a placement chooses, and writes it down.
+"""Reconciles placements: calls `schedule` with an inventory of the caches, and writes the decisions and the status.
 
-What wakes a placement is in `inventory`: a change of anything it looks at, and of nothing else. Its own decisions and status wake
-it when they are other than its last pass left them, so the echo of a write begins no pass and what somebody edited is set right.
-Time wakes it when a toleration or a score ends, and when scores may be written again.
+`inventory` determines which placements a change triggers: those that depend on the changed data, and no others. A placement's own
+decisions and status trigger it if they differ from what its last reconcile wrote, so its own writes trigger nothing and edits of
+others are reverted. Timers trigger it when a toleration or a score expires, and when scores may be written again.
 
-A pass is: choose → what decisions should be there → write them, in an order in which no cluster that stays chosen is ever missing
-→ say so in the status, in one patch. Where other placements wait for their decisions, these come first and the status is a pass of
-its own, which chooses anew only if the placement was woken in between. A write that fails ends the pass; the status then tells of
-what is written, and the pass is repeated. A misconfigured placement keeps the decisions it has.
+A reconcile is: schedule → compute the desired decisions → write them, in an order in which no cluster that stays selected is ever
+missing → update the status, in one patch. While other placements wait for their decisions, these come first and the status is
+updated by a separate reconcile, which schedules again only if the placement was triggered in between. A failed write ends the
+reconcile; the status then describes what is written, and the reconcile is retried. A misconfigured placement keeps its decisions.
 """
 
 from __future__ import annotations
@@ -54,30 +54,30 @@ log = get_logger("muster.placement.hub.controller")
 R = TypeVar("R", bound=TypedObject)
 NAME: Final = "placements"
 STATUS_WITHIN: Final = 2.0
-"""Seconds for which a status may wait until all others have their decisions."""
+"""Seconds for which a status update may wait for the decisions of other placements."""
 JUST_AFTER: Final = 0.01
-"""Seconds that are added to a moment, so that it is over when a pass begins."""
+"""Seconds that are added to a deadline, so that it has passed when a reconcile begins."""
 
 
 @dataclass(frozen=True)
 class _Left:
-    """How the last pass left a placement."""
+    """What the last reconcile wrote for a placement."""
 
     decisions: Mapping[str, Decision]
     status: PlacementStatus
     foreign: tuple[str, ...]
-    """Decisions that were labelled with its name and not its own."""
+    """Decisions that had its label and another owner."""
 
 
 @dataclass(frozen=True)
 class _Unsaid:
-    """What there is to say of decisions that are written; they are as chosen for as long as nothing wakes their placement."""
+    """A pending status update; the decisions are current until their placement is triggered."""
 
     conditions: tuple[Condition, Condition]
     decisions: frozenset[str]
-    """Their names."""
+    """The names of the decisions."""
     again: datetime | None
-    """When time alone may change the choice."""
+    """When the result may change without an event."""
 
     def holds(self, present: Mapping[str, Decision], now: datetime) -> bool:
         return present.keys() == self.decisions and (self.again is None or now < self.again)
@@ -91,7 +91,7 @@ class Placements:
         self._unsaid: dict[ObjectKey, _Unsaid] = {}
         self._running: set[ObjectKey] = set()
         self._controller = context.controller(NAME, self.reconcile)
-        # Whoever waits for a decision waits longer if those of others are told of first.
+        # Events wait for decisions, so that these are not delayed.
         context.events.yield_to(lambda: self._controller.crowded)
         self._writer = DecisionWriter(context.client, context.events, self.inventory.decisions)
         self.measurements = Measurements(context.metrics, context.clock)
@@ -113,7 +113,7 @@ class Placements:
     def _follow(
         self, kind: type[R], put: Callable[[R], Iterable[ObjectKey]], drop: Callable[[ObjectKey], Iterable[ObjectKey]]
     ) -> None:
-        """Tell the inventory of every change, and wake those whom it concerns."""
+        """Update the inventory with every change, and enqueue the affected placements."""
 
         def changed(old: R | None, new: R | None) -> None:
             if new is not None:
@@ -134,7 +134,7 @@ class Placements:
     def find(self, key: ObjectKey) -> Placement | None:
         return self._latest.get(key)
 
-    # What wakes a placement, beside what it chooses from
+    # Watches, besides those of the inventory
 
     def _placement_changed(self, old: Placement | None, new: Placement | None) -> None:
         if new is None:
@@ -169,7 +169,7 @@ class Placements:
         self._controller.enqueue(key)
 
     def _wake_unless_left_so(self, key: ObjectKey) -> None:
-        """A pass that is under way looks for itself when it ends."""
+        """A reconcile under way checks again when it ends."""
         placement = self._latest.get(key)
         if placement is not None and not self._is_left_so(key, placement):
             if key in self._running:
@@ -182,7 +182,7 @@ class Placements:
         self._unsaid.pop(key, None)
 
     def _is_left_so(self, key: ObjectKey, placement: Placement) -> bool:
-        """Whether status and decisions are as the last pass left them."""
+        """Whether status and decisions are as the last reconcile wrote them."""
         left = self._left.get(key)
         if left is None or left.status != placement.status or left.foreign != self._foreign(key, placement):
             return False
@@ -194,10 +194,10 @@ class Placements:
     def _present(self, placement: Placement) -> dict[str, Decision]:
         return {name: one.content for name, one in self.inventory.decisions.owned_by(placement.metadata.uid).items()}
 
-    # A pass
+    # Reconcile
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        # A choice is all computing: others get their turn between two of them.
+        # Scheduling never suspends: other tasks get their turn here.
         await asyncio.sleep(0)
         placement = self._latest.get(key)
         if placement is None or placement.metadata.deletion_timestamp or placement.metadata.annotations.get(DISABLED) == "true":
@@ -246,12 +246,12 @@ class Placements:
         *,
         scored: bool = False,
     ) -> float | None:
-        """Say in the status what is decided; gives in how many seconds to choose anew."""
+        """Update the status; returns the seconds until the next reconcile."""
         status = status_of(placement, decisions, unsaid.conditions, now, scored=scored)
         self._left[key] = _Left(decisions, status, self._name_foreign(key, placement))
         await self._report(placement, status)
         if (newest := self._latest.get(key)) is not None and not self._is_left_so(key, newest):
-            # Somebody wrote in between.
+            # Another client has written in between.
             self._wake(key)
         if unsaid.again is None:
             return None
@@ -265,7 +265,7 @@ class Placements:
     def _wanted(
         placement: Placement, choice: Choice, present: Mapping[str, Decision], is_taken: Callable[[str], bool], now: datetime
     ) -> tuple[Mapping[str, Decision], datetime | None]:
-        """The decisions that are to be there, and until when others have to wait."""
+        """The desired decisions, and until when score changes must wait."""
         if choice.keeps_decisions or is_unnameable(placement):
             return kept_decisions(placement, present, is_taken), None
         wanted = wanted_decisions(placement, choice, is_taken)
@@ -281,20 +281,21 @@ class Placements:
             note = scores_note(choice.totals)
             self._context.events.event(placement.document(), "Normal", "ScoreUpdate", note, action="ScoreUpdated")
 
-    # Decisions of others
+    # Decisions of other owners
 
     def _is_taken(self, key: ObjectKey, placement: Placement, name: str) -> bool:
-        """Whether a name of a decision is another's. What a placement of this name has left that is no more is in nobody's way."""
+        """Whether the name of a decision is in use by another owner. Decisions of a deleted placement of the same name do not
+        count."""
         found = self.inventory.decisions.get(ObjectKey(key.namespace, name))
         return found is not None and placement.metadata.uid not in found.owners and not found.is_garbage_of(key)
 
     def _foreign(self, key: ObjectKey, placement: Placement) -> tuple[str, ...]:
-        """Decisions that are labelled with the placement's name and not its own."""
+        """Decisions that have the placement's label and another owner."""
         labelled = self.inventory.decisions.labelled(key)
         return tuple(sorted(one.key.name for one in labelled if self._is_taken(key, placement, one.key.name)))
 
     def _name_foreign(self, key: ObjectKey, placement: Placement) -> tuple[str, ...]:
-        """They are told of once, and left alone: whoever reads decisions by label takes them for this placement's."""
+        """They are reported once, and not changed: consumers that read decisions by label take them for this placement's."""
         foreign, known = self._foreign(key, placement), self._left.get(key)
         if foreign and (known is None or known.foreign != foreign):
             names = ", ".join(foreign)
@@ -308,7 +309,7 @@ class Placements:
     # Status
 
     async def _report_failure(self, placement: Placement, choice: Choice, error: NotWritten) -> None:
-        """What is written counts, and why it is not what was chosen."""
+        """The status has what is written, and the error."""
         if error.ordinary:
             return
         message = f"PlacementDecision {error.name} could not be written: {error.cause}"
@@ -332,7 +333,7 @@ def _key(obj: TypedObject) -> ObjectKey:
 
 
 def _placements_of(decision: PlacementDecision) -> Iterable[ObjectKey]:
-    """Those that own it, and the one that its label names."""
+    """The owner, and the placement in its label."""
     metadata = decision.metadata
     names = [
         owner_reference.name for owner_reference in metadata.owner_references if owner_reference.kind == Placement.resource.kind
@@ -343,6 +344,6 @@ def _placements_of(decision: PlacementDecision) -> Iterable[ObjectKey]:
 
 
 def _wanted_state(placement: Placement) -> tuple[object, ...]:
-    """What of a placement is for people to write."""
+    """The fields of a placement that users write."""
     metadata = placement.metadata
     return metadata.uid, placement.spec, metadata.annotations.get(DISABLED), bool(metadata.deletion_timestamp)

@@ -1,12 +1,11 @@
-"""Why placements choose as they do, over HTTPS, as OCM's debug service answers it.
+"""Explanations of scheduling results over HTTPS, with the responses of OCM's debug service.
 
-`GET /debug/placements/<namespace>/<name>` explains one that is there, `POST /debug/placements/` one that is only thought of, for
-which a Placement is sent as JSON. Whoever asks shows a bearer token of the hub, and must have the right to get placements in that
-namespace (GET) or to create them there (POST): the answer tells of clusters and scores, which is what a placement is for. Nothing
-is read of a request before it is known who asks. Choosing is the controller's own, from the controller's own inventory, so the
-service runs where the controller does.
+`GET /debug/placements/<namespace>/<name>` explains an existing placement, `POST /debug/placements/` a hypothetical one, sent as
+JSON. The caller needs a bearer token of the hub, and the permission to get placements in that namespace (GET) or to create them
+there (POST): the response has clusters and scores, as a placement would. The body is not read before authentication. The
+controller's own inventory and scheduling are used, so the service runs in its process.
 
-Answers are JSON; an error has the one field `error`.
+Responses are JSON; an error has the one field `error`.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class DebugOptions:
-    """Where it listens. The certificate is made at each start: callers check it by what they are told in the log, or not at all."""
+    """The listen address. The certificate is created at each start: callers verify it by the log, or not at all."""
 
     host: str
     port: int
 
 
 class DebugServer:
-    """`run` is to be a task of its owner. `find` gives a placement that is there."""
+    """Its owner runs `run` as a task. `find` returns an existing placement."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class DebugServer:
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 while it does not."""
+        """The port; 0 while it is not listening."""
         return 0 if self._http is None else self._http.port
 
     async def run(self) -> None:
@@ -159,7 +158,7 @@ def _placement(path: str, body: bytes) -> Placement:
         raise Refused(400, "the body is no Placement")
     if not placement.metadata.namespace:
         raise Refused(400, "metadata.namespace: required, the namespace of the placement")
-    # Whoever thinks of a placement has no decisions of one: a uid in the body would be somebody else's.
+    # A hypothetical placement has no decisions: a uid in the body could be that of another one.
     return Placement.decode({**document, "metadata": {**document["metadata"], "uid": ""}})
 
 

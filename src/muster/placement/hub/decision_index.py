@@ -1,13 +1,14 @@
-"""The PlacementDecisions of a hub, by the placement that owns them, and how many placements have chosen each cluster.
+"""The PlacementDecisions of a hub, by the placement that owns them, and the number of placements that selected each cluster.
 
-It is fed by the watch and by this process' own writes, whichever is first: an object is never replaced by an older version of it,
-so the watch's echo of a write changes nothing. What the watch never confirms is forgotten after `CONFIRMED_WITHIN` seconds.
+It is updated by the watch and by this process's own writes, whichever is first: an object is never replaced by an older version, so
+the event of an own write changes nothing. An own write that the watch does not confirm is forgotten after `CONFIRMED_WITHIN`
+seconds.
 
-A decision belongs to the placement whose uid it names as an owner. For counting, one that nobody owns is taken for a decision of
-the placement that its label names. A placement that has a cluster in two decisions, as while it moves, has chosen it once.
+A decision belongs to the placement whose uid is its owner. For counting, a decision without owner counts for the placement in its
+label. A placement with a cluster in two decisions, as during a move, counts once.
 
-Invariant: `_chosen` is, for every cluster, the number of placements that have it, be it written (`_counts`) or, of a placement
-whose choice is being written, chosen (`_expected`).
+Invariant: `_chosen` is, for every cluster, the number of placements that selected it, written (`_counts`) or, for a placement whose
+decisions are being written, expected (`_expected`).
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _KIND: Final = Placement.resource.kind
 
 @dataclass(frozen=True)
 class WrittenDecision:
-    """A PlacementDecision, as far as it matters here."""
+    """The relevant fields of a PlacementDecision."""
 
     key: ObjectKey
     uid: str
     resource_version: str
     owners: frozenset[str]
-    """Their uids."""
+    """The uids of its owners."""
     placement: ObjectKey
     """The placement that it counts for."""
     owned: bool
-    """Whether it names a Placement as its owner."""
+    """Whether it has a Placement as owner."""
     content: Decision
 
     @classmethod
@@ -59,7 +60,7 @@ class WrittenDecision:
         )
 
     def is_garbage_of(self, placement: ObjectKey) -> bool:
-        """Of a placement whose own it is not: whether it was of another one of the same name, which is no more."""
+        """For a placement that does not own it: whether it belongs to a deleted one of the same name."""
         return self.owned and self.placement == placement
 
     @property
@@ -76,10 +77,10 @@ class DecisionIndex:
         self._counts: dict[ObjectKey, Counter[str]] = {}
         self._chosen: Counter[str] = Counter()
         self._expected: dict[ObjectKey, frozenset[str]] = {}
-        """By placement, the choice that is being written."""
+        """By placement, the selection that is being written."""
         self._unconfirmed: dict[ObjectKey, float] = {}
         self._deleted: dict[ObjectKey, str] = {}
-        """Uids of those that this process has deleted, until the watch tells so too."""
+        """Uids of decisions that this process has deleted, until the watch reports that."""
 
     def get(self, key: ObjectKey) -> WrittenDecision | None:
         return self._all.get(key)
@@ -92,17 +93,18 @@ class DecisionIndex:
         return {key.name: self._all[key] for key in self._by_owner.get(uid, ())}
 
     def labelled(self, placement: ObjectKey) -> list[WrittenDecision]:
-        """Those whose label names this placement, whoever owns them."""
+        """Those with this placement in their label, of any owner."""
         return [self._all[key] for key in self._by_label.get(placement, ())]
 
     def chosen_by_others(self, placement: ObjectKey) -> dict[str, int]:
-        """By cluster, how many placements but this one have chosen it."""
+        """By cluster, how many other placements have selected it."""
         own = self._expected.get(placement, self._written(placement))
         return {cluster: others for cluster, count in self._chosen.items() if (others := count - (cluster in own))}
 
     @contextmanager
     def expecting(self, placement: ObjectKey, clusters: frozenset[str]) -> Iterator[None]:
-        """While a choice is being written it counts as written: those who choose meanwhile would else all choose alike."""
+        """While a selection is being written it counts as written: otherwise concurrent scheduling runs would all select the same
+        clusters."""
         self._count(self._written(placement), clusters)
         self._expected[placement] = clusters
         try:
@@ -115,14 +117,14 @@ class DecisionIndex:
         return self._counts.get(placement, {}).keys()
 
     def _count(self, before: Set[str], after: Set[str]) -> None:
-        """A placement has chosen these and no longer those."""
+        """The selection of a placement has changed."""
         for cluster in after - before:
             self._chosen[cluster] += 1
         for cluster in before - after:
             _decrease(self._chosen, cluster)
 
     def observe(self, decision: PlacementDecision) -> bool:
-        """The watch has brought a version; False when it is no news."""
+        """The watch has reported a version; returns False if it is known already."""
         written = WrittenDecision.of(decision)
         if self._deleted.get(written.key) == written.uid:
             return False
@@ -136,7 +138,7 @@ class DecisionIndex:
         return True
 
     def observe_deletion(self, decision: PlacementDecision) -> bool:
-        """False when this process has deleted it itself, or another has taken its place since."""
+        """Returns False if this process has deleted it itself, or a new one has the name since."""
         key, uid = ObjectKey(decision.metadata.namespace, decision.metadata.name), decision.metadata.uid
         own = self._deleted.get(key) == uid and self._deleted.pop(key) == uid
         known = self._all.get(key)
@@ -146,7 +148,7 @@ class DecisionIndex:
         return not own
 
     def record_write(self, decision: PlacementDecision) -> WrittenDecision:
-        """The server's answer to a write of ours."""
+        """Record the response to an own write."""
         written = WrittenDecision.of(decision)
         known = self._all.get(written.key)
         if known is None or written.version > known.version:

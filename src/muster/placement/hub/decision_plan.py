@@ -1,12 +1,11 @@
-"""From the decisions that are written to those that are wanted, as an ordered list of writes: a pure plan.
+"""Computes an ordered list of writes from the current to the desired decisions: a pure function.
 
-Invariant: whoever reads the decisions between two of these writes finds every cluster that was chosen and stays chosen in at least
-one of them, and never more than `LIMIT` clusters in one. Consumers take clusters away from what they no longer find, so a cluster
-that only moves from one decision to another must not be missing for a moment.
+Invariant: between any two of these writes every cluster that was selected and stays selected is in at least one decision, and no
+decision has more than `LIMIT` clusters. Consumers remove a cluster once they do not find it, so a cluster that only moves from one
+decision to another must not be missing for a moment.
 
-A decision that loses a cluster to another one is therefore written after that one; new decisions come first and surplus ones go
-last. Where decisions lose clusters to each other in a circle, those in question are put into a decision of their own (`transit`)
-for as long as that takes.
+A decision that loses a cluster to another one is therefore written after that one; new decisions come first and surplus ones last.
+If decisions lose clusters to each other in a cycle, these are put into a temporary decision (`transit`).
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 _CLUSTER: Final[Callable[[tuple[str, int]], str]] = itemgetter(0)
 LIMIT: Final = 100
-"""Clusters in one decision."""
+"""The most clusters in one decision."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The content of a PlacementDecision: clusters in order, each with the score that is written of it (0: none is)."""
+    """The content of a PlacementDecision: clusters in order, each with its written score (0: none)."""
 
     labels: Mapping[str, str]
     clusters: tuple[tuple[str, int], ...] = ()
@@ -48,7 +47,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Change:
-    """`labels`, `clusters`: which of both differ from what is there."""
+    """`labels`, `clusters`: which of them have changed."""
 
     name: str
     decision: Decision
@@ -67,7 +66,7 @@ Write = Create | Change | Delete
 def plan_writes(
     present: Mapping[str, Decision], wanted: Mapping[str, Decision], spare: Iterable[str], limit: int = LIMIT
 ) -> list[Write]:
-    """`spare` are names for decisions in transit, which nobody has; `limit` is how many clusters such a one may have."""
+    """`spare` are unused names for temporary decisions; `limit` is their maximum number of clusters."""
     return _DecisionPlan(present, wanted, spare, limit).writes
 
 
@@ -78,7 +77,7 @@ class _DecisionPlan:
         self._spare = iter(spare)
         self._limit = limit
         self._held: Counter[str] = Counter()
-        """By cluster, how many decisions have it; filled where some cluster leaves one."""
+        """By cluster, the number of decisions with it; computed if a cluster leaves one."""
         self.writes: list[Write] = []
         for name, decision in wanted.items():
             if name not in present:
@@ -91,7 +90,7 @@ class _DecisionPlan:
         self._held.update(decision.names)
 
     def _change(self, names: Sequence[str]) -> list[str]:
-        """Gives the decisions in transit that were needed."""
+        """Returns the temporary decisions that were needed."""
         changed = [name for name in names if not is_as_wanted(self._present[name], self._wanted[name])]
         moving = {name: self._present[name].names - self._wanted[name].names for name in changed}
         if any(moving.values()):
@@ -100,7 +99,7 @@ class _DecisionPlan:
             self._held.update(cluster for one in self._present.values() for cluster in one.names)
         transits: list[str] = []
         while moving:
-            # Those that hold up nobody first, and these from the last: clusters mostly move one decision on.
+            # Those that block no others first, and of these the last: clusters mostly move to the next decision.
             name = min(reversed(moving), key=lambda one: len(self._lost(moving[one])))
             for clusters in in_batches(sorted(self._lost(moving.pop(name))), self._limit):
                 transits.append(next(self._spare))
@@ -110,7 +109,7 @@ class _DecisionPlan:
         return transits
 
     def _lost(self, moving: Iterable[str]) -> list[str]:
-        """Of clusters that a decision has no longer, those that are in no other yet."""
+        """The clusters that a decision loses and that are in no other yet."""
         return [cluster for cluster in moving if self._held[cluster] < 2]
 
     def _write(self, name: str) -> None:
@@ -126,7 +125,7 @@ def is_as_wanted(present: Decision, wanted: Decision) -> bool:
 
 
 def carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Labels of others may be there beside those that are wanted."""
+    """Labels of others may exist besides the desired ones."""
     return all(labels.get(label) == value for label, value in wanted.items())
 
 
@@ -135,5 +134,5 @@ def in_batches(clusters: Sequence[T], limit: int = LIMIT) -> list[Sequence[T]]:
 
 
 def free_names(placement: str, is_taken: Callable[[str], bool]) -> Iterator[str]:
-    """Names of decisions of a placement, in order, without those that are taken."""
+    """Names of a placement's decisions, in order, without those in use."""
     return (name for number in count(1) if not is_taken(name := f"{placement}-decision-{number}"))

@@ -1,9 +1,10 @@
-"""Carries out a plan of writes, one after the other, and tells of each in an event on the Placement.
+"""Executes a plan of writes in order, with an event on the Placement for each.
 
-Every write is for the version that was seen: what somebody changed since is a Conflict, and the pass begins anew with what is
-there. The first write that fails ends it (`NotWritten`): those after it may stand on it.
+Every write has the resourceVersion that was read: a change in between is a Conflict, and the reconcile is repeated. The first
+failure ends it (`NotWritten`), since later writes may depend on it.
 
-A new decision is two writes, since its status is one of its own: it is there without clusters for a moment, never with wrong ones.
+A new decision takes two writes, because its status is a subresource: for a moment it exists without clusters, never with wrong
+ones.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class NotWritten(Exception):
 
     @property
     def ordinary(self) -> bool:
-        """Whether nothing is wrong but the moment: somebody else wrote, or the server is away."""
+        """Whether the failure is transient: a conflict, or an unreachable server."""
         return isinstance(self.cause, AlreadyExists | Conflict | NotFound | Unreachable)
 
     @property
     def failure(self) -> KubeError:
-        """What the pass fails with. A decision that went, with its placement perhaps, or that came in between is a lost race."""
+        """The error of the reconcile. A decision that was deleted or created in between is a conflict."""
         return Conflict(409, "Conflict", str(self)) if isinstance(self.cause, AlreadyExists | NotFound) else self.cause
 
 
@@ -68,12 +69,12 @@ class DecisionWriter:
         key = ObjectKey(placement.metadata.namespace, name)
         there = self._index.get(key)
         if there is not None:
-            # Of a placement of the same name that is no more: of others' names none is planned.
+            # Of a deleted placement of the same name: names of other owners are not used.
             await self._remove(there)
         try:
             answer = await self._client.create(DECISIONS, _document(placement, name, decision))
         except AlreadyExists:
-            # Made a moment ago, and the watch has not told yet; or somebody else's: the next pass knows which.
+            # Just created and not in the cache yet, or another owner's: the next reconcile decides.
             self._record(await self._client.get(DECISIONS, name, key.namespace))
             raise
         written = self._record(answer)
@@ -136,7 +137,7 @@ _DONE: Final[Mapping[type[Write], str]] = {Create: "Created", Change: "Updated",
 
 
 def scores_note(totals: Mapping[str, int]) -> str:
-    # As many as can be told of: no pair is shorter than four characters with the blank after it.
+    # As many as fit: no pair is shorter than four characters with the blank after it.
     text = " ".join(f"{cluster}:{totals[cluster]}" for cluster in sorted(totals)[: NOTE_LENGTH // 4 + 1])
     return text if len(text) <= NOTE_LENGTH else f"{text[:NOTE_LENGTH]}......"
 

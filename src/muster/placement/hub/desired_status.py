@@ -1,7 +1,7 @@
-"""What a choice looks like in objects: the decisions that are wanted, and the placement's status. Pure functions.
+"""The desired objects of a scheduling result: decisions, and the placement's status. Pure functions.
 
-Scores are written only where a placement asks for them (`sortBy: Score`): elsewhere a choice that names the same clusters costs no
-write, whatever they score. Where they are written, decisions that would differ in nothing but scores wait for the rate limit.
+Scores are written only if a placement sorts by them (`sortBy: Score`): otherwise a result with the same clusters causes no write,
+whatever their scores. Decisions that differ in scores only are rate limited.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _CLUSTER: Final[Callable[[Chosen], str]] = attrgetter("cluster")
 BY_SCORE: Final = "Score"
 SCORE_RATE_LIMIT: Final = timedelta(minutes=1)
 NO_GROUPS: Final = (ChosenGroup("", ()),)
-"""One group without clusters: a placement that chooses none has one empty decision."""
+"""One group without clusters: a placement without selected clusters has one empty decision."""
 _NUMBER: Final = re.compile(r"-decision-([0-9]{1,9})$")
 
 
 def wanted_decisions(placement: Placement, choice: Choice, is_taken: Callable[[str], bool]) -> dict[str, Decision]:
-    """In their order, by name; names that are taken are others'."""
+    """In order, by name; names in use by others are skipped."""
     return _decisions(placement, choice.groups or NO_GROUPS, is_taken)
 
 
 def kept_decisions(placement: Placement, present: Mapping[str, Decision], is_taken: Callable[[str], bool]) -> dict[str, Decision]:
-    """Of a placement that chooses nobody because it is misconfigured: those there are, and an empty one where there is none."""
+    """For a misconfigured placement: the existing decisions, or an empty one if there is none."""
     if present or is_unnameable(placement):
         return dict(present)
     return _decisions(placement, NO_GROUPS, is_taken)
 
 
 def is_unnameable(placement: Placement) -> bool:
-    """Whether its decisions cannot be labelled with its name, so that it can have none: its conditions say so."""
+    """Whether its name is no valid label value, so that it cannot have decisions: its conditions report that."""
     return bool(label_value(placement.metadata.name))
 
 
@@ -80,11 +80,11 @@ def _decisions(placement: Placement, groups: Iterable[ChosenGroup], is_taken: Ca
 def waits_until(
     placement: Placement, present: Mapping[str, Decision], wanted: Mapping[str, Decision], now: datetime
 ) -> datetime | None:
-    """When decisions may be written that differ in nothing but scores; None when they may be now."""
+    """When decisions that differ in scores only may be written; None if now."""
     if placement.spec.sort_by != BY_SCORE or not present or _shape(present) != _shape(wanted):
         return None
     try:
-        # Somebody else's clock, or hand, may have written a time that is still to come.
+        # The time may be in the future, by another clock or an edit.
         last = min(parse_time(placement.status.last_score_update_time), now)
         until = last + _rate_limit(placement.spec.score_rate_limit)
     except (GoError, OverflowError):
@@ -100,7 +100,7 @@ def _rate_limit(text: str) -> timedelta:
 
 
 def _shape(decisions: Mapping[str, Decision]) -> tuple[object, ...]:
-    """All of them but scores, and the order that follows from these."""
+    """Everything but scores, and the order that follows from them."""
     groups = {cluster: group_of(decision.labels)[1] for decision in decisions.values() for cluster in decision.names}
     return groups, {name: (group_of(one.labels), len(one.clusters)) for name, one in decisions.items()}
 
@@ -108,7 +108,7 @@ def _shape(decisions: Mapping[str, Decision]) -> tuple[object, ...]:
 def status_of(
     placement: Placement, decisions: Mapping[str, Decision], conditions: Iterable[Condition], now: datetime, *, scored: bool
 ) -> PlacementStatus:
-    """By the decisions that are written. `scored`: scores were written just now."""
+    """For the written decisions. `scored`: scores were written just now."""
     time = format_time(now)
     former = placement.status.conditions
     for condition in conditions:

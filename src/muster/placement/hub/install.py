@@ -1,7 +1,7 @@
-"""What has to be on a hub before placements are chosen for there: definitions, an account and its role.
+"""The installation of the placement controller on a hub: CRDs, an account and its role.
 
-`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
-the controller then runs as `placement-controller-sa`, which may read what is chosen from and write what was chosen.
+`install` applies all of it with one field manager and can be repeated at any time. It needs an administrator's permissions; the
+controller then runs as `placement-controller-sa`, which may read the inputs of scheduling and write its results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.runtime.install import READ, account_permissions, apply_all, await_d
 MANAGER: Final = "muster-placement-install"
 ACCOUNT: Final = "placement-controller-sa"
 LOCK: Final = "placement-lock"
-"""Lease of the controller that leads."""
+"""The Lease of the controller's leader election."""
 
 _CHOSEN_FROM: Final = (
     "managedclusters",
@@ -38,9 +38,9 @@ RULES: Final[tuple[Document, ...]] = (
     rule(GROUP, _CHOSEN_FROM, READ),
     rule(GROUP, ["placementdecisions"], [*READ, "create", "update", "patch", "delete"]),
     rule(GROUP, ["placements/status", "placementdecisions/status"], ["update", "patch"]),
-    # Where the server asks whoever names an owner that blocks deletion for this right.
+    # Required by OwnerReferencesPermissionEnforcement for blockOwnerDeletion.
     rule(GROUP, ["placements/finalizers"], ["update"]),
-    # To know who asks the debug service, and what they may.
+    # To authenticate and authorize callers of the debug service.
     rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 )
@@ -56,7 +56,7 @@ def permissions(options: PlacementOptions, manager: str = "cluster-manager") -> 
 
 
 async def install(client: KubeClient, options: PlacementOptions, *, clock: Clock = SYSTEM) -> None:
-    """Everything, and wait until the definitions are served. Raises InstallError and what the client raises."""
+    """Apply everything, and wait until the CRDs are served. Raises InstallError and the errors of the client."""
     await ensure_namespace(client, options.namespace)
     await apply_all(client, [(CRDS, document) for document in definitions(KINDS)], MANAGER)
     await apply_all(client, permissions(options), MANAGER)

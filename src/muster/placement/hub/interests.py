@@ -1,10 +1,9 @@
-"""What a placement looks at, so that a change of anything else need not wake it.
+"""The data that a placement depends on, so that other changes do not trigger it.
 
-`interests_of` is said for a spec once; `touches` is asked for every change of a cluster. It is about a cluster that belongs to the
-placement's sets before and after: whether it belongs to them is for whoever knows the sets, and so are scores, whose names are
-here.
+`interests_of` is computed once per spec; `touches` is called for every change of a cluster that is in the placement's sets before
+and after: set membership is checked elsewhere, and so are changes of scores, whose names are here.
 
-Invariant: a change that could change the choice touches the placement; the reverse need not hold.
+Invariant: a change that could change the result touches the placement; the reverse need not hold.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class Interests:
     labels: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
-    """What is allocatable."""
+    """Names of allocatable resources."""
     paths: frozenset[tuple[str, ...]] = frozenset()
-    """Fields that expressions read, with all below them; the empty path is anything."""
+    """Fields that expressions read, with everything below them; the empty path is all fields."""
     scores: frozenset[str] | None = frozenset()
     """Names of AddOnPlacementScores; None for all."""
 
@@ -41,7 +40,7 @@ class Interests:
 
 
 def interests_of(spec: PlacementSpec) -> Interests:
-    """Of a misconfigured spec nothing that its problem hides: it is looked at again when it changes."""
+    """For a misconfigured spec, nothing after its error: it is scheduled again when it changes."""
     selectors = [predicate.required_cluster_selector for predicate in spec.predicates]
     groups = [decision_group.group_cluster_selector for decision_group in spec.decision_strategy.group_strategy.decision_groups]
     by_labels = [*(one.label_selector for one in selectors), *(one.label_selector for one in groups)]
@@ -71,7 +70,7 @@ def _referenced_data(expressions: Iterable[str]) -> ReferencedData:
 
 
 def _of_policy(spec: PlacementSpec) -> tuple[frozenset[str], frozenset[str]]:
-    """Resources and names of scores that count."""
+    """Resources and names of scores with a weight."""
     try:
         weights = weights_of(spec.prioritizer_policy)
     except Misconfigured:
@@ -81,7 +80,7 @@ def _of_policy(spec: PlacementSpec) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def touches(interests: Interests, old: Candidate | None, new: Candidate | None) -> bool:
-    """Whether the change of a cluster, or its coming or going, could change the choice."""
+    """Whether the change, addition or removal of a cluster could change the result."""
     if old is None or new is None or old.deleting or new.deleting:
         return (old is None or old.deleting) != (new is None or new.deleting)
     return (
@@ -108,7 +107,7 @@ def _documents_differ(old: Candidate, new: Candidate, paths: Iterable[tuple[str,
 
 
 def _at(value: Any, path: tuple[str, ...]) -> bytes:
-    """What lies there, as JSON: to expressions 1, 1.0 and true are different things. Nothing where nothing is."""
+    """The value as JSON, since expressions distinguish 1, 1.0 and true. Empty if there is none."""
     for step in path:
         if not isinstance(value, dict) or step not in value:
             return b""

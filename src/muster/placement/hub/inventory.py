@@ -1,11 +1,11 @@
-"""What placements choose from, indexed: clusters, sets and their members, bindings, scores, decisions, and who looks at what.
+"""The indexed inputs of scheduling: clusters, sets and their members, bindings, scores, decisions, and the placements' interests.
 
-Whoever feeds it (a controller from its caches, a tool from lists) says what there is now and is told which placements that
-concerns: those that can see the cluster, through a set bound to their namespace, and that look at what changed. `world` is what
-one placement sees; it costs one pass over the clusters that somebody has chosen, and nothing else.
+Its feeder (a controller with caches, a tool with lists) reports every change and gets the affected placements: those with the
+cluster in a set bound to their namespace, and that depend on the changed data. `world` is the snapshot for one placement; it costs
+one pass over the selected clusters, and nothing else.
 
-A decision of one placement changes the Balance scores of the others, and concerns none of them: they count anew at their next
-pass. Otherwise every choice would be made again for every other one.
+A decision of one placement changes the Balance scores of the others, but does not trigger them: they count again at their next
+reconcile. Otherwise every decision would trigger all other placements.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NO_SETS: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class _Seeker:
-    """A placement, by what it looks at."""
+    """A placement, by its interests."""
 
     key: ObjectKey
     cluster_sets: frozenset[str]
-    """Those it chooses from; empty: all that are bound."""
+    """The cluster sets of its spec; empty: all bound ones."""
     interests: Interests
 
     def admits(self, cluster_set: str) -> bool:
@@ -84,7 +84,7 @@ class Inventory:
     def _score(self, cluster: str, name: str) -> AddOnPlacementScore | None:
         return self._scores.get((cluster, name))
 
-    # What there is. All but placements: who is concerned by the change.
+    # Changes. All but those of placements return the affected placements.
 
     def put_placement(self, placement: Placement) -> None:
         key = ObjectKey(placement.metadata.namespace, placement.metadata.name)
@@ -171,7 +171,7 @@ class Inventory:
         return self._bound_in((key.namespace,))
 
     def _bound_in(self, namespaces: Iterable[str]) -> list[ObjectKey]:
-        """All placements there: whether any set is bound makes a difference to those too that choose from others."""
+        """All placements there: whether any set is bound also affects those that select from others."""
         return [seeker.key for namespace in namespaces for seeker in self._here(namespace)]
 
     def put_score(self, score: AddOnPlacementScore) -> list[ObjectKey]:
@@ -191,13 +191,13 @@ class Inventory:
         sets = self._sets_of.get(cluster, _NO_SETS)
         return [one.key for one in self._seeing(sets) if one.interests.reads_score(name) and self._sees(one, sets)]
 
-    # Who sees what
+    # Lookups
 
     def _here(self, namespace: str) -> Iterable[_Seeker]:
         return self._seekers.get(namespace, {}).values()
 
     def _seeing(self, cluster_sets: Iterable[str]) -> Iterator[_Seeker]:
-        """The placements that choose from one of these sets, if it is there."""
+        """The placements that select from one of these sets, if it exists."""
         names = tuple(cluster_sets)
         for namespace in dict.fromkeys(namespace for name in names for namespace in self._namespaces.get(name, ())):
             for seeker in self._here(namespace):

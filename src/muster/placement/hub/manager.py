@@ -1,7 +1,6 @@
-"""The placement controller, put together.
+"""Assembly of the placement controller.
 
-`PlacementManager` takes a client and options and nothing else from the process around it. Who may run at all (leader election) is
-the caller's business.
+`PlacementManager` needs only a client and options of its process. Leader election is up to the caller.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager
 
 REPORTER: Final = "placement-controller"
-"""Who the events are from."""
+"""The reportingController of events."""
 
 
 class PlacementManager(Manager):
@@ -33,7 +32,7 @@ class PlacementManager(Manager):
         metrics: Metrics | None = None,
         debug: DebugOptions | None = None,
     ) -> None:
-        """`debug`: where the debug service listens, if there is to be one."""
+        """`debug`: the address of the debug service, if it is enabled."""
         super().__init__()
         context = ControllerContext.of(client, REPORTER, workers=options.workers, metrics=metrics, clock=clock, random=random)
         self.placements = Placements(context)

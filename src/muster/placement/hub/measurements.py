@@ -1,8 +1,8 @@
-"""What the placement controller measures of itself, under upstream's names: how long choosing takes as a whole and by plugin, how
-long expressions take, and how long it takes to write a choice down.
+"""Metrics of the placement controller, with upstream's names: durations of scheduling as a whole, per plugin, of expressions, and
+of writing the result.
 
-All scores of addons are one plugin here: how many there are is for placements to say, and a series of its own for each would be
-kept for as long as the controller runs.
+All addon scores count as one plugin: their number is up to placements, and a series for each would be kept for the lifetime of the
+controller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Measurements:
 
     @property
     def choices(self) -> int:
-        """How many there were."""
+        """The number of scheduling runs."""
         return self._choosing.count
 
     def choice(self) -> AbstractContextManager[None]:
@@ -55,7 +55,7 @@ class Measurements:
 
     @contextmanager
     def _measured(self, histogram: Histogram) -> Iterator[None]:
-        """What fails is not counted."""
+        """Failures are not counted."""
         began = self._clock.monotonic()
         yield
         histogram.observe(self._clock.monotonic() - began)

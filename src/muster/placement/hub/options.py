@@ -1,4 +1,4 @@
-"""What an administrator can set on the placement controller, with the defaults that an empty command line gives."""
+"""The options of the placement controller, with the defaults of the command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.registration.names import HUB_NAMESPACE
 DEBUG_SERVER: Final = "PlacementDebugServer"
 GATES: Final = (DEBUG_SERVER,)
 UNSUPPORTED_GATES: Final = ("SIGPlacementDecision",)
-"""Feature gates of upstream's placement controller that can only be off here."""
+"""Feature gates of upstream's placement controller that can only be disabled here."""
 
 
 @dataclass(frozen=True)
 class PlacementOptions:
     namespace: str = HUB_NAMESPACE
-    """Where the controller keeps its lease."""
+    """The namespace of the controller's Lease."""
     workers: int = 16

@@ -1,7 +1,7 @@
-"""Prioritizers: how good every cluster is for a placement, by one measure each, from -100 to 100.
+"""Prioritizers: scores of clusters for a placement, from -100 to 100.
 
-A prioritizer is made for one pass and scores all clusters that passed the filters together, since some scores are relative. The
-total of a cluster is the sum of its scores by their weights (`weights`).
+A prioritizer is made for one scheduling run and scores all clusters that passed the filters together, since some scores are
+relative. The total of a cluster is the weighted sum of its scores (`weights`).
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ class Prioritizer(Protocol):
     def name(self) -> str: ...
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        """By cluster; one that is missing has 0."""
+        """By cluster; a missing one has 0."""
         ...

@@ -1,6 +1,6 @@
-"""Scores that addons give clusters, in AddOnPlacementScores.
+"""Scores of addons, from AddOnPlacementScores.
 
-A cluster without the object or without the score in it has 0, and so has one whose scores have expired; that is worth a warning.
+A cluster without the object or without the score in it has 0, and so has one with expired scores, which causes a warning.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from muster.placement.scores import NoScores, ScoreReader
 from muster.placement.snapshot import Candidate
 
 PREFIX: Final = "AddOn/"
-"""Of their names as plugins."""
+"""The prefix of their names as plugins."""
 _NAMED: Final = 10
-"""Of expired scores so many are named in a warning; the others are counted."""
+"""The most clusters with expired scores that a warning names; the others are counted."""
 
 
 class AddOn:
@@ -38,7 +38,7 @@ class AddOn:
         for score in found:
             if score.name == self._score.score_name:
                 value = score.value
-        # The range is the API's; whoever writes a score can otherwise outweigh everything else.
+        # The range of the API; otherwise the writer of a score could outweigh everything else.
         return max(-100, min(100, value))
 
     def warnings(self) -> Iterator[str]:

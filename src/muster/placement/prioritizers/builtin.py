@@ -1,7 +1,7 @@
-"""The builtin prioritizers: keep what is chosen (Steady), even out how often clusters are chosen (Balance), prefer free resources.
+"""The builtin prioritizers: keep selected clusters (Steady), balance the number of selections (Balance), prefer free resources.
 
-Scores are integers, truncated toward zero. What they are truncated from is reckoned in doubles, operation by operation as upstream
-does: where two of five placements chose a cluster that is 18, and exact arithmetic would say 20. So two hubs rank alike.
+Scores are integers, truncated toward zero. They are computed in doubles, operation by operation as upstream: with two of five
+placements on a cluster that is 18, where exact arithmetic has 20. So both hubs have the same ranking.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.placement.snapshot import Candidate
 
 @dataclass(frozen=True)
 class Steady:
-    """Prefers the clusters that the placement has chosen so far."""
+    """Prefers the clusters that the placement has already selected."""
 
     name: ClassVar[str] = STEADY
     present: Collection[str]
@@ -31,7 +31,7 @@ class Steady:
 
 @dataclass(frozen=True)
 class Balance:
-    """Prefers clusters that few other placements have chosen, measured by the one that most have, wherever it is."""
+    """Prefers clusters that few other placements have selected, relative to the cluster with the most."""
 
     name: ClassVar[str] = BALANCE
     others: Mapping[str, int]
@@ -46,7 +46,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Allocatable:
-    """Prefers clusters with much of a resource left; those that do not report it have no score."""
+    """Prefers clusters with much of a resource left; clusters that do not report it have no score."""
 
     name: str
     resource: str
@@ -73,7 +73,7 @@ def _position(above: float, span: float) -> int:
 
 @memoized(4096)
 def _approximate(text: str) -> float | None:
-    """An agent has written it: what is no number that can be compared is not there."""
+    """Written by an agent: invalid numbers count as missing."""
     try:
         amount = parse_notation(text).approximate
     except (QuantityError, OverflowError):

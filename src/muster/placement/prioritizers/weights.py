@@ -1,8 +1,8 @@
-"""Which prioritizers a placement asks for, and how much each counts.
+"""The prioritizers of a placement, with their weights.
 
-Mode Additive (and none) starts from the weights that hold unless something else is said; Exact from nothing. Configurations follow
-in order: of one builtin prioritizer the last counts, scores of addons all count, however often they are named. Weight 0 turns a
-prioritizer off, and then nothing is asked of its coordinate.
+Mode Additive (the default) starts from the default weights; Exact from none. Configurations are applied in order: of one builtin
+prioritizer the last is used, addon scores are all added, even if they are repeated. Weight 0 disables a prioritizer, and then its
+coordinate is not validated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BALANCE: Final = "Balance"
 STEADY: Final = "Steady"
 SPREAD: Final = "Spread"
 ALLOCATABLE: Final = {"ResourceAllocatableCPU": "cpu", "ResourceAllocatableMemory": "memory"}
-"""The resource that a builtin prioritizer looks at."""
+"""The resource of a builtin prioritizer."""
 _BUILT_IN: Final = frozenset({BALANCE, STEADY, SPREAD, *ALLOCATABLE})
 _DEFAULTS: Final = {BALANCE: 1, STEADY: 1, SPREAD: 2}
 
@@ -29,7 +29,7 @@ class Weights:
     """Names and weights, without Spread's."""
     addons: tuple[tuple[AddOnScore, int], ...]
     spread: int
-    """What spreading counts, where it is asked for."""
+    """The weight of spreading, if it is configured."""
 
 
 def weights_of(policy: PrioritizerPolicy) -> Weights:
