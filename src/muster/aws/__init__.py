@@ -1,9 +1,9 @@
-"""AWS as far as registration needs it: what clusters and roles are called there, the policies they carry, tokens, and its API.
+"""The parts of AWS that registration needs: ARNs, role names, policies, tokens, and a client of its API.
 
-A ground-floor room: it knows nothing of Kubernetes, and nothing of the process around it. Variables and files come in as values
-(`surroundings.py`), because the pods of a local fleet are tasks of one process and are different identities all the same.
+It is independent of Kubernetes and of the process: variables and files are parameters (`process_env.py`), because the pods of a
+local fleet are tasks of one process with different identities.
 
-`arns.py` reads names, `naming.py` makes those that two clusters share, `policies.py` has the documents; none of these needs a
-library. `interfaces.py` is the API that others ask, `errors.py` what it may answer; `client.py` asks AWS by botocore, which comes
-with the extra `muster[aws]`.
+`arns.py` parses names, `role_names.py` computes those that two clusters share, `policies.py` has the documents; none of these needs
+a library. `interfaces.py` is the API for callers, `errors.py` its errors; `client.py` implements it with botocore, which is part of
+the extra `muster[aws]`.
 """

@@ -1,6 +1,6 @@
-"""What AWS calls clusters and roles, read in one place and in all partitions.
+"""Parsing of ARNs of clusters and roles, in all partitions.
 
-ASCII only: other scripts' digits and letters look alike and are not. What does not parse is said with the form that is expected.
+ASCII only: look-alike digits and letters of other scripts are refused. Errors have the expected format.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EKS_FORM: Final = "arn:aws:eks:REGION:ACCOUNT:cluster/NAME"
 
 
 class BadArn(ValueError):
-    """Not what is expected there; the text says what is."""
+    """An invalid ARN; the text has the expected format."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EksCluster:
         return f"arn:{self.partition}:eks:{self.region}:{self.account}:cluster/{self.name}"
 
     def role_arn(self, role: str) -> str:
-        """Of a role in this cluster's account."""
+        """The ARN of a role in this cluster's account."""
         return f"arn:{self.partition}:iam::{self.account}:role/{role}"
 
 

@@ -1,11 +1,11 @@
-"""AWS over the network: every call of `interfaces.Aws` as one request, signed for whoever asks.
+"""A client of AWS: every call of `interfaces.Aws` is one signed request.
 
-botocore writes requests and reads answers (`library.py`), `transport.py` carries them, and between the two they are signed with
-what the credential source has at that moment; so one client serves an identity for as long as its process lives, and no credential
-is kept here. Calls run in a bounded number of threads. Each has a deadline, and none is repeated: a caller that wants to try again
-knows better when. What goes wrong is an `AwsError`, told apart by AWS' own codes.
+botocore encodes requests and decodes responses (`library.py`), `transport.py` sends them, and in between they are signed with the
+current credentials of the source; so one client serves an identity for the lifetime of its process, and keeps no credentials. Calls
+run in a bounded number of threads. Each has a timeout, and none is retried: that is up to the caller. Failures are `AwsError`s,
+distinguished by AWS' own codes.
 
-botocore is loaded by the first call; where it is not installed, that is `NoLibrary`.
+botocore is imported by the first call; without it, that raises `NoLibrary`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Where calls run that block: not more than `count` at once, and none waits for a thread but in its own task."""
+    """Threads for blocking calls: at most `count` at once; waiting calls block only their own task."""
 
     def __init__(self, count: int = THREADS) -> None:
         self.count = count
@@ -53,7 +53,7 @@ class Threads:
         self._free = asyncio.Semaphore(count)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """In the context of the caller. A caller that goes away leaves the thread to its work, which counts until it ends."""
+        """Runs in the context of the caller. If the caller is cancelled, the thread counts until its work ends."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         try:
@@ -63,7 +63,7 @@ class Threads:
             raise
         future.add_done_callback(lambda _: _on(loop, self._free.release))
         awaited = asyncio.wrap_future(future)
-        # Where nobody waits any more, what it came to is of no interest.
+        # Without a waiting caller, the result is discarded.
         awaited.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(awaited)
 
@@ -77,8 +77,8 @@ def _on(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
 
 
 class AwsClient:
-    """As one identity in one region. Without a `source`, only what needs no credential can be asked. Threads that are given are
-    others' to close, unless they are said to be this client's."""
+    """A client of one identity in one region. Without a `source`, only calls without credentials are possible. Given threads are
+    closed by their owner, unless they are passed as this client's."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class AwsClient:
         return await self._source.credentials()
 
     def _run(self, service: str, operation: str, given: Mapping[str, Any], credentials: AwsCredentials | None) -> Any:
-        """In a thread, with a context of its own. Raises AwsError."""
+        """Runs in a thread, with a context of its own. Raises AwsError."""
         _call_credentials.set(credentials)
         try:
             from muster.aws import library
@@ -233,13 +233,13 @@ class AwsClient:
         except library.ClientError as error:
             raise _service_error(operation, error.response) from None
         except library.BotoCoreError as error:
-            # Nothing was sent: botocore itself finds fault with what was asked.
+            # Nothing was sent: botocore refuses the parameters.
             raise errors.InvalidParameter(operation, type(error).__name__, str(error)) from None
         except NoAnswer as error:
             raise errors.Unavailable(operation, "", str(error)) from None
 
     def _client(self, service: str) -> Any:
-        """In a thread, of which others may ask at the same time. Raises NoAnswer."""
+        """Runs in a thread, concurrently with others. Raises NoAnswer."""
         from muster.aws import library
         from muster.aws.transport import Transport
 
@@ -284,7 +284,7 @@ def _role(found: Mapping[str, Any]) -> RoleDescription:
 
 
 def _document(found: Any) -> PolicyDocument:
-    """botocore parses most of them; those that it could not are as AWS quotes them."""
+    """botocore decodes most of them; the others are still quoted."""
     parsed = json.loads(unquote(found)) if isinstance(found, str) else found
     return parsed if isinstance(parsed, Mapping) else {}
 

@@ -1,6 +1,6 @@
-"""What AWS may answer instead of a result, as types: nobody looks at texts.
+"""Errors of AWS as types, so that no caller matches texts.
 
-`code` is AWS' own word for it, `operation` what was asked. No error carries a credential, nor a request that has one.
+`code` is AWS' own, `operation` the call. No error contains a credential, nor a request with one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class AwsError(Exception):
 
 
 class AccessDenied(AwsError):
-    """This identity may not: AccessDenied and the like."""
+    """The identity lacks a permission: AccessDenied and similar codes."""
 
 
 class NoIdentity(AwsError):
-    """There is no credential, or AWS does not take it: missing, expired, unknown, a web identity that is refused."""
+    """There is no credential, or AWS refuses it: missing, expired, unknown, a refused web identity."""
 
 
 class NotFound(AwsError):
@@ -34,15 +34,15 @@ class AlreadyExists(AwsError):
 
 
 class Malformed(AwsError):
-    """MalformedPolicyDocument: also where a principal is named that does not exist (yet)."""
+    """MalformedPolicyDocument: also for a principal that does not exist (yet)."""
 
 
 class InvalidParameter(AwsError):
-    """InvalidParameterException: also where a role was made a moment ago and EKS does not see it yet."""
+    """InvalidParameterException: also if a role was just created and EKS does not know it yet."""
 
 
 class InvalidRequest(AwsError):
-    """InvalidRequestException: also where the cluster's authentication mode has no access entries."""
+    """InvalidRequestException: also if the cluster's authentication mode has no access entries."""
 
 
 class Conflict(AwsError):
@@ -54,11 +54,11 @@ class LimitExceeded(AwsError):
 
 
 class Throttled(AwsError):
-    """Too many calls; later it will do."""
+    """Too many calls; a later retry succeeds."""
 
 
 class Unavailable(AwsError):
-    """No answer, or 5xx: whether it was done is not known."""
+    """No response, or 5xx: whether the call was executed is unknown."""
 
 
 class NoLibrary(AwsError):
@@ -66,7 +66,7 @@ class NoLibrary(AwsError):
 
 
 RETRYABLE = (Throttled, Unavailable)
-"""Nothing is wrong with what was asked: the same again, later."""
+"""The request itself is valid: retry it later."""
 
 _BY_CODE: Final[Mapping[type[AwsError], tuple[str, ...]]] = {
     AccessDenied: ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "RegionDisabledException"),
@@ -121,6 +121,6 @@ _BY_STATUS: Final[Mapping[int, type[AwsError]]] = {401: NoIdentity, 403: AccessD
 
 
 def of_code(operation: str, code: str, message: str, status: int) -> AwsError:
-    """What a service answered with. A code that nobody has heard of is still an answer with a status."""
+    """The error for a service's response. An unknown code is classified by its status."""
     unknown = Unavailable if status >= 500 else _BY_STATUS.get(status, AwsError)
     return _CODES.get(code, unknown)(operation, code, message)

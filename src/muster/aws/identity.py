@@ -1,13 +1,12 @@
-"""Who a program is on AWS, by what it finds around it; and roles that it takes on from there.
+"""The AWS identity of a program, from its environment; and roles that it assumes.
 
-The first of these that is there counts, as for AWS' own programs: keys in variables; a role with a file whose token proves a
-service account, as pods have it; on a user's own machine a profile, with whatever programs and logins that names. Where there is
-none, whoever asks is told what could be there. Machines' and containers' own identities are never asked for: a pod that has none
-must not act as its node.
+The first of these is used, as in AWS' own programs: keys in variables; a role with a file of a service account token, as in pods;
+on a user's own machine a profile, with its programs and logins. Without any, the error lists the options. Identities of machines
+and containers are never used: a pod without an identity must not act as its node.
 
-Credentials that end are renewed before they do, by the first caller who comes then; all others go on with the old ones meanwhile.
-One renewal at a time; after one that failed, none for a while, and the old ones stay in use as long as they are good. The token in
-a file is read anew for each renewal, for it is replaced now and then.
+Temporary credentials are renewed before they expire, by the first caller who comes then; all others continue with the old ones.
+There is one renewal at a time; after a failure there is a pause, and the old credentials are used until they expire. The token file
+is read for each renewal, since it is rotated.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
 log = get_logger("muster.aws")
 
 ROLE_SECONDS: Final = 3600
-"""How long sessions of roles last; a role that is taken on from another's session may have no longer one."""
+"""The duration of role sessions; a role assumed from another session may not have more."""
 RENEW_BEFORE_SHARE: Final = 0.2
-"""The share of their life that credentials have left when they are renewed."""
+"""The share of their lifetime that credentials have left when they are renewed."""
 MAX_RENEW_BEFORE: Final = timedelta(minutes=5)
 FRESH_SECONDS: Final = 10.0
-"""What AWS refuses though it is younger than this, others would be refused for as well."""
+"""Credentials younger than this are not renewed if AWS refuses them, because new ones would be refused as well."""
 DEFAULT_SESSION: Final = "muster"
 SHORTEST_TOKEN: Final = 4
 _WHO: Final = "credentials"
 
 
 class FixedCredentials:
-    """What variables say, for as long as the process lives."""
+    """Credentials from variables, for the lifetime of the process."""
 
     def __init__(self, credentials: AwsCredentials) -> None:
         self._credentials = credentials
@@ -58,7 +57,7 @@ class FixedCredentials:
 
 
 class RenewedCredentials:
-    """Of a session that ends. `fetch` begins another one."""
+    """Temporary credentials. `fetch` starts another session."""
 
     def __init__(
         self, fetch: Callable[[], Awaitable[AwsCredentials]], *, clock: Clock = SYSTEM, random: Random = chance.random
@@ -119,7 +118,7 @@ class RenewedCredentials:
 
 
 class ProfileCredentials:
-    """What a profile of the machine's user says; botocore keeps it current, be it keys, a role, a program or a login."""
+    """Credentials of a profile of the machine's user, which botocore renews: keys, a role, a program or a login."""
 
     def __init__(self, process_env: ProcessEnv, threads: Threads) -> None:
         self._surroundings = process_env
@@ -130,7 +129,7 @@ class ProfileCredentials:
         return await self._threads.run(self._load)
 
     def discard(self, credentials: AwsCredentials) -> None:
-        """botocore asks its source each time."""
+        """botocore reads its source each time."""
 
     def _load(self) -> AwsCredentials:
         try:
@@ -166,7 +165,7 @@ def own_identity(
     random: Random = chance.random,
     sts: Sts | None = None,
 ) -> CredentialSource:
-    """`sts` is asked for web identities; AWS itself where nobody is given."""
+    """`sts` is used for web identities; AWS itself by default."""
     environ = process_env.environ
     key, secret = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
     if key and secret:
@@ -187,12 +186,12 @@ def own_identity(
 def assumed_role(
     sts: Sts, role_arn: str, session: str, *, clock: Clock = SYSTEM, random: Random = chance.random
 ) -> CredentialSource:
-    """The role, taken on by whoever `sts` asks as."""
+    """The role, assumed with the credentials of `sts`."""
     return RenewedCredentials(lambda: sts.assume_role(role_arn, session, ROLE_SECONDS), clock=clock, random=random)
 
 
 def connect(process_env: ProcessEnv, region: str = "", *, clock: Clock = SYSTEM, random: Random = chance.random) -> AwsClient:
-    """AWS as whoever these surroundings say. Close it. Raises NoIdentity where no region is said."""
+    """A client with the identity of this environment, which the caller must close. Raises NoIdentity without a region."""
     region = region or process_env.region
     if not region:
         raise NoIdentity(_WHO, "", "AWS_REGION: not set; set the region of AWS")
@@ -217,5 +216,5 @@ def _no_identity() -> NoIdentity:
 
 
 def _again(error: AwsError) -> AwsError:
-    """An error that is raised twice would collect both stacks."""
+    """A copy, since an error that is raised twice would accumulate tracebacks."""
     return type(error)(error.operation, error.code, error.message)

@@ -1,7 +1,7 @@
-"""The calls to AWS that registration makes, each an async method that answers with a value or raises an `AwsError`.
+"""The calls to AWS that registration makes, as async methods that return a value or raise an `AwsError`.
 
-Whoever needs some of them takes the Protocol that has these, so that a test need not play all of AWS. Documents of policies are
-parsed JSON in both directions: how they are quoted on the wire is nobody's business.
+Callers depend on the Protocol with the calls that they need, so that a test need not implement all of AWS. Policy documents are
+decoded JSON in both directions.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class AwsCredentials:
     secret_access_key: str = field(repr=False)
     session_token: str = field(default="", repr=False)
     expires: datetime | None = None
-    """None: they do not."""
+    """None: they do not expire."""
 
 
 class CredentialSource(Protocol):
-    """Who asks. Credentials change while a process runs, so they are asked for each time."""
+    """A source of credentials. They change during the lifetime of a process, so they are read for each call."""
 
     async def credentials(self) -> AwsCredentials:
-        """Those of now. Raises AwsError."""
+        """The current credentials. Raises AwsError."""
         ...
 
     def discard(self, credentials: AwsCredentials) -> None:
-        """AWS does not take them: if they are still those of now, others are needed."""
+        """AWS refuses them: if they are still current, others are needed."""
         ...
 
 
@@ -67,7 +67,7 @@ class ClusterDescription:
     authentication_mode: str
     """API, API_AND_CONFIG_MAP or CONFIG_MAP."""
     issuer: str
-    """Of its service accounts' tokens, with https://; empty where there is none."""
+    """The issuer URL of its service account tokens; empty if there is none."""
 
 
 class Sts(Protocol):
@@ -76,7 +76,7 @@ class Sts(Protocol):
     async def assume_role(self, role_arn: str, session: str, seconds: int = 3600) -> AwsCredentials: ...
 
     async def assume_role_with_web_identity(self, role_arn: str, session: str, token: str, seconds: int = 3600) -> AwsCredentials:
-        """The only call that needs no credentials."""
+        """The only call without credentials."""
         ...
 
 
@@ -88,7 +88,7 @@ class Iam(Protocol):
     async def get_role(self, name: str) -> RoleDescription: ...
 
     async def list_roles(self) -> Sequence[RoleDescription]:
-        """All of the account, without their tags."""
+        """All roles of the account, without their tags."""
         ...
 
     async def update_trust(self, name: str, trust: PolicyDocument) -> None: ...
@@ -102,13 +102,13 @@ class Iam(Protocol):
     async def get_role_policy(self, name: str, policy: str) -> PolicyDocument: ...
 
     async def list_role_policies(self, name: str) -> Sequence[str]:
-        """Names of those that are inline."""
+        """The names of inline policies."""
         ...
 
     async def delete_role_policy(self, name: str, policy: str) -> None: ...
 
     async def list_attached_role_policies(self, name: str) -> Sequence[str]:
-        """ARNs of those that are not."""
+        """The ARNs of managed policies."""
         ...
 
     async def detach_role_policy(self, name: str, policy_arn: str) -> None: ...
@@ -127,6 +127,6 @@ class Eks(Protocol):
 
 
 class Aws(Sts, Iam, Eks, Protocol):
-    """All of them, as one identity in one region."""
+    """All calls, with one identity in one region."""
 
     async def close(self) -> None: ...

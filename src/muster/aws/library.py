@@ -1,8 +1,9 @@
-"""botocore, kept from looking around for itself. Importing this module imports it, which takes a fifth of a second: for threads.
+"""botocore, isolated from the process's environment. Importing this module imports it, which takes a fifth of a second: for
+threads.
 
-botocore knows how AWS' requests are written and its answers are read, and that is all it is asked for: a client here has no
-credential, signs nothing, tries nothing twice, and its only way out is the function that it is given. A session of botocore takes
-much of what it does from variables and files of the process; here every variable of a session has its default instead.
+botocore only encodes AWS' requests and decodes responses: a client here has no credentials, signs nothing, retries nothing, and
+sends by the given function only. A session of botocore reads many variables and files of the process; here every variable of a
+session has its default instead.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ Send = Callable[[str, str, Mapping[str, str], bytes], HttpAnswer]
 """(method, URL, headers, body). Raises NoAnswer."""
 
 BUNDLE: Final[str] = get_cert_path(True)
-"""The authorities that AWS' own programs trust."""
+"""The CAs that AWS' own programs trust."""
 _FILES: Final = ("config_file", "credentials_file")
 _MODELS: Final = create_loader()
-"""Shared by all clients of the process, which may be many pods': what AWS' services look like is read and parsed once."""
+"""Shared by all clients of the process, possibly of many pods: the service models are parsed once."""
 
 
 def service_client(service: str, region: str, endpoint: str, send: Send) -> Any:
-    """A client of a service whose requests leave by `send`, unsigned; `endpoint` is where it is, if not where AWS has it."""
+    """A client of a service whose requests are sent by `send`, unsigned; `endpoint` replaces AWS' own."""
     defaults = {name: (None, None, default, None) for name, (_, _, default, _) in Session.SESSION_VARIABLES.items()}
     session = Session(session_vars={**defaults, **dict.fromkeys(_FILES, (None, None, None, None))})
     session.register_component("data_loader", _MODELS)
@@ -58,7 +59,7 @@ def service_client(service: str, region: str, endpoint: str, send: Send) -> Any:
 
 
 def profile_session(environ: Mapping[str, str]) -> Session:
-    """What a user's profiles say, with the programs and logins that they name; of instances and containers nothing is asked."""
+    """A user's profiles, with their programs and logins; metadata services of instances and containers are not used."""
     variables = {
         name: (setting, None, _first_set(variable, environ) or default, conversion)
         for name, (setting, variable, default, conversion) in Session.SESSION_VARIABLES.items()

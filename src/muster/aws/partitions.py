@@ -1,6 +1,6 @@
-"""The parts of AWS that know nothing of each other: which regions belong to one, and where its services are.
+"""AWS partitions: their regions, and the hosts of their services.
 
-What is asked for most is derived from a region's name, so that a region opened tomorrow works today.
+Most values are derived from a region's name, so that new regions work.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 class Partition:
     name: str
     regions: str
-    """How its regions' names begin, as a pattern."""
+    """A pattern of its regions' names."""
     suffix: str
-    """Of the hosts of its services."""
+    """The domain of its services' hosts."""
     iam_region: str
-    """IAM is one for all regions; requests to it are signed for this one."""
+    """IAM is global in a partition; its requests are signed for this region."""
     dual_stack_suffix: str = ""
-    """Of hosts that answer by IPv6 too."""
+    """The domain of hosts with IPv6."""
 
 
 PARTITIONS: Final = (
@@ -31,11 +31,11 @@ PARTITIONS: Final = (
     Partition("aws-iso-b", r"us-isob-", "sc2s.sgov.gov", "us-isob-east-1", "api.aws.scloud"),
     Partition("aws-iso-e", r"eu-isoe-", "cloud.adc-e.uk", "eu-isoe-west-1", "api.cloud-aws.adc-e.uk"),
     Partition("aws-iso-f", r"us-isof-", "csp.hci.ic.gov", "us-isof-south-1", "api.aws.hci.ic.gov"),
-    # Last: all that is none of the others'.
+    # Last: everything that matches no other partition.
     Partition("aws", r"", "amazonaws.com", "us-east-1", "api.aws"),
 )
 REGION: Final = r"[a-z]{2,8}(?:-[a-z]+){1,3}-[0-9]{1,2}"
-"""What a region is called, as a pattern."""
+"""A pattern of region names."""
 
 
 def of_region(region: str) -> Partition:
@@ -52,7 +52,7 @@ def sts_host(region: str) -> str:
 
 
 def is_sts_host(host: str, partition: str) -> bool:
-    """Whether the security token service of this partition answers there: in a region, by FIPS or dual stack names too."""
+    """Whether it is a host of this partition's security token service: regional, FIPS or dual stack."""
     if host == "sts.amazonaws.com":
         return partition == "aws"
     own = named(partition)

@@ -1,8 +1,8 @@
-"""The documents that make two roles trust each other, as data: the seed's, with the partition of their clusters filled in.
+"""The policy documents of two roles that trust each other: upstream's, with the partition of their clusters.
 
-`managed_*` are those of the role in the managed cluster's account, which its agents take by their service accounts' tokens;
-`hub_*` those of the role in the hub's account, which that role, and with its four tags only, may take; `creator_access` is that of
-the role as which the hub's controllers make and unmake the others: each action is needed, and some scenario fails without it.
+`managed_*` are those of the role in the managed cluster's account, which its agents assume by their service account tokens; `hub_*`
+those of the role in the hub's account, which only that role with its four tags may assume; `creator_access` is that of the role
+with which the hub's controllers create and delete the others: each action is required, as a test shows for each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.aws.role_names import HUB_ROLE, RoleNames
 VERSION: Final = "2012-10-17"
 AUDIENCE: Final = "sts.amazonaws.com"
 ACCESS_POLICY: Final = "open-cluster-management"
-"""The name of the policies that are inline."""
+"""The name of the inline policies."""
 
 
 def hub_trust(pair: RoleNames) -> PolicyDocument:
@@ -63,7 +63,7 @@ CREATOR_ENTRY_ACTIONS: Final = (
 
 
 def creator_access(hub: EksCluster, *, entries: bool) -> PolicyDocument:
-    """`entries`: whether clusters may be mapped by access entries, which the hub then makes too."""
+    """`entries`: whether clusters may be mapped by access entries, which the hub then creates too."""
     roles = {"Effect": "Allow", "Action": list(CREATOR_ROLE_ACTIONS), "Resource": hub.role_arn(f"{HUB_ROLE}*")}
     mode = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": str(hub)}
     if not entries:
@@ -74,7 +74,7 @@ def creator_access(hub: EksCluster, *, entries: bool) -> PolicyDocument:
 
 
 def web_identity_trust(account: EksCluster, provider: str, subjects: Iterable[str]) -> PolicyDocument:
-    """Lets service accounts of a cluster in; `provider` is its issuer without https://, `account` a cluster of the same account."""
+    """Permits service accounts of a cluster; `provider` is its issuer without https://, `account` a cluster of the same account."""
     federated = f"arn:{account.partition}:iam::{account.account}:oidc-provider/{provider}"
     return _document(
         *(

@@ -1,7 +1,7 @@
-"""What a program finds around it that decides who it is on AWS, and where AWS is: variables and files, as values.
+"""The environment that determines a program's AWS identity and endpoints: variables and files, as values.
 
-Nothing in this room looks at `os.environ`: a pod of a local fleet is a task among others of one process. `found` takes what the
-boundary of whoever asks has (`machinery/confinement`), once; from then on it is a value, wherever it is looked at.
+Nothing in this package reads `os.environ`: a pod of a local fleet is one of several tasks of a process. `found` reads the
+environment of the current confinement (`machinery/confinement`) once; after that it is a value.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ ENDPOINT_URL: Final = "AWS_ENDPOINT_URL"
 class ProcessEnv:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     read: Callable[[Path], bytes] = Path.read_bytes
-    """Of a file that a variable names. Raises OSError."""
+    """Reads a file that a variable names. Raises OSError."""
     of_machine: bool = False
-    """Whether these are the machine's own: then a user's profiles count, and programs and logins that they name."""
+    """Whether it is the machine's own environment: then a user's profiles are used, with their programs and logins."""
 
     @property
     def region(self) -> str:
-        """Empty where nothing says it."""
+        """Empty if it is not set."""
         return self.environ.get(REGION) or self.environ.get(DEFAULT_REGION, "")
 
     def endpoint(self, service: str) -> str:
-        """The URL at which a service is said to be; empty where AWS itself is meant."""
+        """The configured URL of a service; empty for AWS itself."""
         return self.environ.get(f"{ENDPOINT_URL}_{service.upper()}") or self.environ.get(ENDPOINT_URL, "")
 
     def authority(self) -> bytes:
-        """Certificates to trust instead of the machine's; empty where nothing is said. Raises OSError."""
+        """CAs to trust instead of the machine's; empty if none are configured. Raises OSError."""
         file = self.environ.get(CA_BUNDLE, "")
         return self.read(Path(file)) if file else b""
 
 
 def found() -> ProcessEnv:
-    """Those of whoever asks: a pod's, or the process' own."""
+    """The environment of the current task: a pod's, or the process's own."""
     pod = confinement.current()
     return ProcessEnv(confinement.environ(), partial(_read, pod), of_machine=pod is None)
 

@@ -1,9 +1,8 @@
-"""A limit to how often one process asks AWS: calls wait for their turn, in the order in which they came.
+"""Client-side rate limiting of calls to AWS: calls wait for their turn, in order.
 
-How much AWS takes of an account is not known beforehand, differs from operation to operation, and others ask with the same account.
-So the pace of each operation follows its answers, as TCP does: a call that AWS has throttled, which therefore was not carried out,
-slows its like down and waits for another turn; every one that gets through speeds up a little, up to the limit of all. After some
-turns the caller is told: whoever waits shall see why.
+AWS' limits are not known beforehand, differ by operation, and are shared by all users of the account. So the rate of each operation
+is adaptive, as in TCP: a throttled call, which was not executed, reduces the rate and waits for another turn; each successful one
+increases it a little, up to the common limit. After several turns the caller gets the error.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from muster.machinery.clock import Clock, sleep
 
 BURST: Final = 10.0
 MOST_TURNS: Final = 8
-"""Of a call that AWS throttles each time."""
+"""The most turns of a call that AWS throttles each time."""
 SLOWEST: Final = 0.2
-"""Calls of an operation per second, whatever AWS says."""
+"""The minimum rate of an operation per second."""
 SLOWED: Final = 0.5
-"""What is left of the pace after a call was throttled; several of one second count as one."""
+"""The factor of the rate after a call was throttled; several within one second count as one."""
 SPED: Final = 0.1
-"""Calls per second that each one that gets through adds."""
+"""The increase of the rate, in calls per second, after each success."""
 
 
 class AdaptiveRateLimiter:
-    """So many calls in a second on the average, a few at once where there were none for a while."""
+    """Limits the average rate, with small bursts after idle times."""
 
     def __init__(self, per_second: float, clock: Clock, burst: float = BURST) -> None:
         self._most = per_second
@@ -44,7 +43,7 @@ class AdaptiveRateLimiter:
     async def wait(self) -> None:
         async with self._turn:
             self._count()
-            # A little less is enough: what is missing may be too short a time for a clock to show.
+            # With a tolerance: the missing time may be too short for a clock to show.
             while self._left < 0.999:
                 await sleep(self._clock, (1.0 - self._left) / self.per_second)
                 self._count()
@@ -62,7 +61,7 @@ class AdaptiveRateLimiter:
 
     def _count(self) -> None:
         now = self._clock.monotonic()
-        # While AWS takes less than the limit, nothing is saved up for later.
+        # Below the limit there are no bursts.
         burst = self._burst if self.per_second >= self._most else 1.0
         self._left = min(burst, self._left + (now - self._counted) * self.per_second)
         self._counted = now
@@ -98,7 +97,7 @@ class _Paced:
         return in_turn
 
     async def close(self) -> None:
-        """Asks nobody, so it waits for no turn."""
+        """Sends nothing, so it waits for no turn."""
         await self._aws.close()
 
 

@@ -1,8 +1,8 @@
-"""The names by which a hub's and a managed cluster's roles know each other, and the tags that prove it.
+"""The names of a hub's and a managed cluster's roles, and the tags that prove their relation.
 
-Both roles carry one suffix, the md5 of four values in the order of their tags' keys. The clusters' names in it are those that EKS
-knows, whatever the hub calls the managed cluster. Regions are no part of it: two clusters of one name in one account have the same
-suffix, so who finds a role there already has to look whose it is.
+Both roles share a suffix, the md5 of four values in the order of their tags' keys. It contains the clusters' names in EKS, whatever
+the hub calls the managed cluster. Regions are not included: two clusters of one name in one account have the same suffix, so the
+tags of an existing role must be checked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MANAGED_ROLE: Final = "ocm-managed-cluster-"
 CREATOR: Final = "_managed-cluster-identity-creator"
 
 HUB_ARN_TAG: Final = "open-cluster-management.io/hub-cluster-arn"
-"""On a hub's roles: which hub made it, since the suffix does not say in which region."""
+"""A tag of a hub's roles: the hub that created it, since the suffix does not contain the region."""
 CLUSTER_TAG: Final = "open-cluster-management.io/cluster-name"
-"""On a hub's roles: what the hub calls the managed cluster."""
+"""A tag of a hub's roles: the hub's name of the managed cluster."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RoleNames:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Of the managed cluster's role; the hub's role trusts whoever has them. In the order of their keys."""
+        """The tags of the managed cluster's role, which the hub's role requires. In the order of their keys."""
         return {
             "hub_cluster_account_id": self.hub.account,
             "hub_cluster_name": self.hub.name,
@@ -66,5 +66,6 @@ class RoleNames:
 
 
 def identity_creator(hub: EksCluster) -> str:
-    """The role as which the hub's controllers make identities: its name, in the hub's account. May be longer than IAM allows."""
+    """The name of the role with which the hub's controllers create identities, in the hub's account. May be longer than IAM
+    allows."""
     return hub.name + CREATOR

@@ -1,7 +1,7 @@
-"""A role as it is wanted, made or set right: for whoever has to have one on AWS.
+"""Creates or corrects a role on AWS.
 
-Making one costs one call where there was none. One that is there already is compared as parsed documents: a trust that names a
-principal by its id (`AROA…`) is another one than that which names it by ARN, so it is written again. Tags that others added stay.
+Creating it costs one call. An existing one is compared by its decoded documents: a trust policy with a principal's id (`AROA…`)
+differs from one with its ARN, so it is written again. Tags of others stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _anybody(found: RoleDescription) -> None:
 
 @dataclass(frozen=True)
 class RoleState:
-    """What came of it."""
+    """The resulting role."""
 
     role_id: str
     is_new: bool = False
@@ -28,7 +28,7 @@ class RoleState:
 
 @dataclass(frozen=True)
 class WantedTrust:
-    """Who may take a role, and what it is tagged with."""
+    """The trust policy and the tags of a role."""
 
     name: str
     trust: PolicyDocument
@@ -36,7 +36,7 @@ class WantedTrust:
     description: str = ""
 
     async def ensure(self, iam: Iam, check: Callable[[RoleDescription], None] = _anybody) -> RoleState:
-        """`check` may refuse, by raising, to touch a role that is there. Raises AwsError."""
+        """`check` may raise to refuse a change of an existing role. Raises AwsError."""
         try:
             made = await iam.create_role(self.name, self.trust, self.tags, self.description)
         except AlreadyExists:

@@ -1,11 +1,11 @@
-"""AWS' Signature Version 4: who sends a request, proved by a key that is not sent; in headers, or in a URL that is given away.
+"""AWS' Signature Version 4: authenticates a request with a secret key that is not sent; in headers, or in a presigned URL.
 
-What is signed is the *canonical request*: method, path, query, some headers and a hash of the body, in one notation for everything
-that may be written in several ways on the wire. `Canonical` is that notation. Whoever signs makes one of what is about to be sent,
-whoever verifies one of what was received, and both ask it for the `signature` under a secret: there is no second way to write it.
+The *canonical request* is signed: method, path, query, some headers and a hash of the body, normalized. `Canonical` is that form. A
+signer makes it from the request to be sent, a verifier from the received one, and both compute the `signature` from it with the
+secret, so there is only one implementation.
 
-Pure: nothing here looks at a clock, and no secret is part of an error or a `repr`. For all services but S3, whose paths are
-written differently.
+Pure functions without a clock; no secret is part of an error or a `repr`. For all services but S3, whose paths are encoded
+differently.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _UNRESERVED: Final = "-_.~"
 
 Pairs = Iterable[tuple[str, str]]
-"""Parameters of a query, decoded, in any order."""
+"""Decoded query parameters, in any order."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a signature is good for: one day, one region, one service."""
+    """The scope of a signature: one day, one region, one service."""
 
     date: str
     """YYYYMMDD"""
@@ -44,7 +44,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Canonical:
-    """`path` is as it stands on the wire, `query` has no signature, `headers` are those that are signed, host among them."""
+    """`path` is as sent, `query` has no signature, `headers` are the signed ones, including host."""
 
     method: str
     path: str
@@ -69,13 +69,13 @@ class Canonical:
         return "\n".join(lines)
 
     def signature(self, secret: str, time: str, scope: Scope) -> str:
-        """`time` is when it was signed, as on the wire."""
+        """`time` is the time of signing, as sent."""
         to_sign = "\n".join((ALGORITHM, time, str(scope), hashlib.sha256(str(self).encode()).hexdigest()))
         return hmac.new(signing_key(secret, scope), to_sign.encode(), hashlib.sha256).hexdigest()
 
 
 def canonical_path(path: str) -> str:
-    """Dot segments resolved, slashes single, and what is escaped on the wire escaped once more."""
+    """Dot segments are resolved, slashes collapsed, and escapes escaped once more."""
     kept: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -92,7 +92,7 @@ def canonical_query(pairs: Pairs) -> str:
 
 
 def canonical_headers(headers: Pairs) -> str:
-    """A line for each, and an empty one; white space counts as one space, several values of one name are joined."""
+    """A line for each, and an empty one; white space is collapsed, several values of one name are joined."""
     values: dict[str, list[str]] = {}
     for name, value in headers:
         values.setdefault(name.lower(), []).append(" ".join(value.split()))
@@ -124,7 +124,7 @@ def sign(
     body: bytes,
     now: datetime,
 ) -> dict[str, str]:
-    """The headers to add to a request. All of `headers` are signed: leave out what may change on the way."""
+    """The headers to add to a request. All of `headers` are signed: it must not contain those that proxies change."""
     parts, time = urlsplit(url), timestamp(now)
     added = {"X-Amz-Date": time}
     if credentials.session_token:
@@ -149,7 +149,7 @@ def presign(
     seconds: int,
     now: datetime,
 ) -> str:
-    """A URL that is as good as the key for this one GET, by whoever sends `headers` with it."""
+    """A URL that authenticates this one GET, if `headers` are sent with it."""
     parts, time = urlsplit(url), timestamp(now)
     signed = (("host", _host(url)), *headers.items())
     scope = Scope(time[:8], region, service)
@@ -170,7 +170,7 @@ def presign(
 
 
 def _host(url: str) -> str:
-    """As clients send it: the port only where it is not the scheme's own."""
+    """As clients send it: without the scheme's default port."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host

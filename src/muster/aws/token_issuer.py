@@ -1,11 +1,10 @@
-"""Tokens for whoever needs them again and again: one AWS session for many tokens.
+"""Issues tokens repeatedly: one AWS session for many tokens.
 
-A token costs no request of its own, it is a signature. What costs is the session of the role that signs it, so an issuer keeps one
-for each role it was asked for and renews it in time. An issuer belongs to one program's surroundings: what it holds is for whoever
-these are, and for nobody else.
+A token costs no request, it is only a signature. The session of the role that signs it does, so an issuer keeps one per role and
+renews it in time. An issuer belongs to the environment of one program: its sessions are used for no other.
 
-The program's own identity and the role are asked for in the program's own region, where it has one: the region of the cluster that
-is to know us may be closed to its account.
+The program's own identity and the role are requested in the program's own region, if it has one: the region of the target cluster
+may be disabled for its account.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ MOST_ROLES: Final = 16
 class TokenRequest:
     region: str
     cluster: str
-    """As EKS calls it."""
+    """The name in EKS."""
     role_arn: str = ""
-    """The role to take on first; empty: as we are."""
+    """The role to assume first; empty: the own identity."""
 
 
 class TokenIssuer:

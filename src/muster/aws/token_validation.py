@@ -1,10 +1,9 @@
-"""What a token has to look like before anybody is asked whose it is: the rules of aws-iam-authenticator, as a pure function.
+"""Validation of a token before it is verified with AWS: the rules of aws-iam-authenticator, as a pure function.
 
-A token is a URL that the verifier itself is to ask. One that followed any URL would believe whoever runs a server that answers like
-AWS, and one that took any request would let its own network be searched. So the URL has to lead to the security token service that
-the verifier knows, ask for the caller's identity and nothing else, and say nothing twice; and the name of the cluster, which the
-verifier puts into the header itself, has to be among what was signed. `validate_token` gives the one question that remains to be
-asked there; everything else is a `TokenRefused`, with a `Reason` for programs and words for people that repeat nothing secret.
+A token is a URL that the verifier itself must request. A verifier of arbitrary URLs could be sent to a server that imitates AWS, or
+to its own network. So the URL must be one of the known security token service, request the caller's identity and nothing else, and
+have no duplicate parameters; and the name of the cluster, which the verifier sends as a header, must be signed. `validate_token`
+returns the request to send; every problem is a `TokenRefused`, with a `Reason` and a message without secrets.
 """
 
 from __future__ import annotations
@@ -69,19 +68,19 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True)
 class IdentityQuestion:
-    """The request that tells whose a token is: to be sent as it is, redirects not followed; only 200 counts."""
+    """The request that returns the token's identity: sent unchanged, without following redirects; only 200 is success."""
 
     url: str = field(repr=False)
     host: str
-    """With its port where the URL has one."""
+    """With the port if the URL has one."""
     target: str = field(repr=False)
-    """Path and query, for whoever knows the host already."""
+    """Path and query, for a request to the host."""
     headers: Mapping[str, str]
     access_key_id: str
 
 
 def validate_token(token: str, cluster: str, is_sts: Callable[[str], bool], now: datetime) -> IdentityQuestion:
-    """`cluster` is the verifier's own; `is_sts` says of a host, with its port where one is given, whether it is to be asked.
+    """`cluster` is the verifier's own; `is_sts` is whether a host, with its port if there is one, may be requested.
 
     Raises TokenRefused.
     """
@@ -119,7 +118,7 @@ def _url(token: str) -> str:
         url = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         raise TokenRefused(Reason.ENCODING) from None
-    # A line end or a blank would be another request for whoever sends it.
+    # A line end or a blank could start another request.
     if not _VISIBLE.fullmatch(url) or "\\" in url:
         raise TokenRefused(Reason.URL)
     return url

@@ -1,10 +1,10 @@
-"""Tokens by which EKS knows AWS identities: a signed question to AWS, "who am I", that whoever gets it may ask in our place.
+"""Tokens by which EKS authenticates AWS identities: a presigned GetCallerIdentity request that the verifier sends.
 
-The token is a URL of the security token service's GetCallerIdentity, signed for a minute (the service takes it for fifteen), in
-base64. The cluster's name is signed with it as a header that is not part of the URL, so a token for one cluster is of no use on
-another. Letter by letter what `aws eks get-token` makes, but that it is said to end when its session does.
+The token is a URL of the security token service, signed for a minute (the service accepts it for fifteen), in base64. The cluster's
+name is signed as a header that is not part of the URL, so a token for one cluster is invalid on another. It is identical to that of
+`aws eks get-token`, except that its expiration includes that of its session.
 
-`exec_credential` is what a kubeconfig's `exec` program prints, in the version that it was asked for.
+`exec_credential` is the output of a kubeconfig's `exec` program, in the requested version.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from muster.aws.sigv4 import presign
 PREFIX: Final = "k8s-aws-v1."
 CLUSTER_HEADER: Final = "x-k8s-aws-id"
 SESSION: Final = "EKSGetTokenAuth"
-"""The name of sessions of roles that are assumed for a token."""
+"""The session name of roles that are assumed for a token."""
 URL_SECONDS: Final = 60
 LIFETIME: Final = timedelta(minutes=14)
-"""A minute less than the service takes it for."""
+"""A minute less than the service accepts it."""
 EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
 EXEC_GROUP: Final = "client.authentication.k8s.io"
 EXEC_VERSIONS: Final = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
@@ -40,12 +40,12 @@ class Token:
 
 
 def sts_url(region: str, endpoint: str = "") -> str:
-    """Where the security token service of a region is; `endpoint` where it is said to be elsewhere."""
+    """The URL of a region's security token service; `endpoint` replaces it."""
     return endpoint or f"https://{sts_host(region)}"
 
 
 def make_token(credentials: AwsCredentials, region: str, cluster: str, now: datetime, endpoint: str = "") -> Token:
-    """`region` and `cluster` are those of the cluster that is to know us. A token ends with the session that it is signed by."""
+    """`region` and `cluster` are those of the target cluster. A token expires with the session that signs it."""
     question = f"{sts_url(region, endpoint).rstrip('/')}/?Action=GetCallerIdentity&Version=2011-06-15"
     url = presign(credentials, region, "sts", question, {CLUSTER_HEADER: cluster}, URL_SECONDS, now)
     expires = now + LIFETIME if credentials.expires is None else min(now + LIFETIME, credentials.expires)
@@ -63,7 +63,7 @@ def exec_credential(token: Token, version: str = DEFAULT_EXEC_VERSION) -> bytes:
 
 
 def exec_version(environ: Mapping[str, str]) -> str:
-    """The version that whoever runs us asks for; the one that `aws` takes where nothing is said, or nothing that is known."""
+    """The version that the caller requests; the default of `aws` if there is none, or an unknown one."""
     try:
         exec_info = json.loads(environ.get(EXEC_INFO, ""))
     except ValueError:

@@ -1,10 +1,10 @@
-"""How requests to AWS travel: HTTPS by urllib3, which botocore brings, inside the boundary of whoever asks.
+"""Sends requests to AWS: HTTPS by urllib3, a dependency of botocore, inside the confinement of the caller.
 
-botocore has a way of its own to send; it takes proxies and authorities from the process' variables, reads certificates from files
-of the machine only, and dials whatever a name leads to. For a pod of a local fleet all three are others'. Here they come from its
-surroundings, and where there is a boundary (`machinery/confinement`), the address that is dialled is one that it lets through.
+botocore's own transport uses proxies and CAs of the process's variables, reads certificates from files of the machine only, and
+connects to any address of a name. For a pod of a local fleet none of these is right. Here they come from its environment, and
+inside a confinement (`machinery/confinement`) the address is one that it permits.
 
-Blocking, for threads: `send` gives an answer or raises `NoAnswer`. Nothing is sent twice.
+Blocking, for threads: `send` returns a response or raises `NoAnswer`. Nothing is repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POOLS: Final = 8
 
 
 class NoAnswer(Exception):
-    """Whether the request was carried out is not known. The text has no part of the request but its host."""
+    """Whether the request was executed is unknown. The text contains only the host of the request."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class HttpAnswer:
 
 
 class Transport:
-    """`bundle` is a file with the authorities to trust where the surroundings name none."""
+    """`bundle` is a file with the CAs to trust if the environment has none."""
 
     def __init__(self, process_env: ProcessEnv, bundle: str, *, seconds: float, connections: int) -> None:
         self._surroundings = process_env
@@ -111,16 +111,16 @@ def _trusting(process_env: ProcessEnv, bundle: str) -> ssl.SSLContext:
         authority = process_env.authority().decode("ascii", errors="replace")
         context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context(cafile=bundle)
     except (OSError, ValueError) as error:
-        # ssl.SSLError is an OSError. Where a pod's files are kept is not said.
+        # ssl.SSLError is an OSError. The location of a pod's files is not revealed.
         problem = getattr(error, "strerror", "") or str(error)
         raise NoAnswer(f"{CA_BUNDLE}: {process_env.environ.get(CA_BUNDLE) or bundle}: {problem}") from error
-    # Authorities of one's own are often without the key identifiers that strict checking wants.
+    # Private CAs often lack the key identifiers that strict verification requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def _dialled(host: str, port: int) -> str:
-    """What to connect to: the name itself, or inside a boundary an address of it that may be dialled. Raises OSError."""
+    """The address to connect to: the name itself, or inside a confinement a permitted address of it. Raises OSError."""
     if confinement.current() is None:
         return host
     try:
@@ -139,7 +139,7 @@ def _dialled(host: str, port: int) -> str:
 
 
 def _message(error: Exception) -> str:
-    """urllib3 puts a URL, which may have been signed, into some of its texts."""
+    """Without URLs, which may be signed, and which urllib3 includes in some texts."""
     reason = getattr(error, "reason", None) if not isinstance(error, OSError) else error.strerror
     inner = getattr(reason, "reason", None) or reason
     return f"{type(error).__name__}: {inner}" if isinstance(inner, str) else type(error).__name__

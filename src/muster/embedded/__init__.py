@@ -1,1 +1,1 @@
-"""The embedded API server for controllers and services in its own process: `runtime`'s clients on `apiserver`'s pipeline."""
+"""Clients of the embedded API server in its own process: `runtime`'s clients on `apiserver`'s pipeline."""

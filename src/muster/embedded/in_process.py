@@ -1,7 +1,7 @@
-"""The same client without a network: requests go straight into the embedded server's pipeline in this process.
+"""A client without network: requests are passed directly to the embedded server's pipeline in this process.
 
-Identity, admission and storage are those of a request from outside; only sockets and TLS are left out. A watcher that does not
-keep up is cut off by the server's bounded queue, as it would be over a socket.
+Authentication, admission and storage are the same as for other requests; only sockets and TLS are skipped. A slow watcher is cut
+off by the server's bounded queue, as over a socket.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _name_in(body: bytes) -> str:
 
 class InProcessClient(RestClient):
     def __init__(self, client: DirectClient, name: str = "in-process", *, names_creations: bool = False) -> None:
-        """With `names_creations` rules decide about what is created by its name too, so that whoever may create that one only is
-        let through; over a network authorizers do not learn it."""
+        """With `names_creations`, create requests are authorized with the object's name too, so that a permission may be limited to
+        one name; over a network authorizers do not get it."""
         self._client = client
         self._name = name
         self._names_creations = names_creations

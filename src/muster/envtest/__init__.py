@@ -1,4 +1,4 @@
-"""For tests and programs of other people: a whole fleet in this process (`Fleet`), and fixtures for pytest (`fixtures.py`)."""
+"""For tests and programs of other projects: a whole fleet in this process (`Fleet`), and fixtures for pytest (`fixtures.py`)."""
 
 from muster.envtest.fleet import Fleet, FleetNotReady
 

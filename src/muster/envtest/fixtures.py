@@ -1,7 +1,7 @@
-"""pytest finds these fixtures wherever Muster is installed. They need pytest-asyncio, or another plugin that runs async fixtures.
+"""Fixtures that pytest finds if Muster is installed. They need pytest-asyncio, or another plugin that runs async fixtures.
 
-`muster_cluster` is a control plane in memory with OCM's kinds, there in a fraction of a second; `muster_fleet` a hub with two
-managed clusters, or as many as a marker says: `@pytest.mark.muster_fleet(clusters=3, gateway=True)`.
+`muster_cluster` is an in-memory control plane with OCM's kinds, started in a fraction of a second; `muster_fleet` a hub with two
+managed clusters, or as many as a marker has: `@pytest.mark.muster_fleet(clusters=3, gateway=True)`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _async_fixture() -> Callable[[F], F]:
-    """Whoever runs async tests by another plugin than pytest-asyncio has it run these fixtures too."""
+    """With another plugin than pytest-asyncio, that runs these fixtures too."""
     try:
         import pytest_asyncio
     except ImportError:
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @async_fixture
 async def muster_cluster() -> AsyncIterator[KubeClient]:
-    """The administrator of a cluster that serves what a hub serves, and is gone after the test."""
+    """The administrator's client of a cluster that serves what a hub serves; it is removed after the test."""
     from muster.api.crds import HUB
     from muster.fleet.in_process import embedded_cluster
 
@@ -48,7 +48,7 @@ async def muster_cluster() -> AsyncIterator[KubeClient]:
 
 @async_fixture
 async def muster_fleet(request: pytest.FixtureRequest) -> AsyncIterator[Fleet]:
-    """A fleet that is ready when the test begins, and gone after it."""
+    """A fleet that is ready when the test begins; it is removed after the test."""
     from muster.envtest.fleet import Fleet
 
     marker = request.node.get_closest_marker("muster_fleet")

@@ -26,7 +26,7 @@ SECONDS: Final = 120.0
 
 
 class FleetNotReady(TimeoutError):
-    """Names what is missing, and why."""
+    """The message has what is missing, and why."""
 
     def __init__(self, seconds: float, problems: Mapping[str, str]) -> None:
         listed = "; ".join(f"{name}: {reason}" for name, reason in problems.items()) or "nothing was reported"
@@ -35,8 +35,8 @@ class FleetNotReady(TimeoutError):
 
 
 class Fleet:
-    """`clusters` are called cluster1, cluster2, …; with `gateway` the hub has one, which takes some seconds more to begin. State is
-    in `directory`, which has to be empty, or in a temporary one; it goes with the fleet either way."""
+    """`clusters` are named cluster1, cluster2, …; with `gateway` the hub has one, which takes some seconds more to start. State is
+    in `directory`, which must be empty, or in a temporary one; it is removed with the fleet either way."""
 
     def __init__(
         self, clusters: int = 2, *, gateway: bool = False, directory: Path | None = None, timeout: float = SECONDS
@@ -86,7 +86,7 @@ class Fleet:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        # With everything that pods run, which a program that only imports `muster` has no use for.
+        # With the programs of pods, which a program that only imports `muster` does not need.
         from muster.cli.aws_token import credential_programs
         from muster.cli.fleet.request import FleetRequest, discard_fleet
         from muster.cli.programs import programs

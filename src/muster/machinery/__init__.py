@@ -1,6 +1,6 @@
-"""The ground of the house: what every room may need and none owns. It imports nothing above itself.
+"""Code that every package may use. It imports no other package.
 
-Names of things (`objects`), who makes a request (`authentication`), what they want and what an authorizer says
-(`authorization`), time and chance (`clock`, `backoff`), the work queue, counters (`metrics`), logs and what may be
-printed, files that others must not read, and the boundary of a pod (`confinement`).
+Names of objects (`objects`), users (`authentication`), access attributes and decisions (`authorization`), clock and randomness
+(`clock`, `backoff`), the work queue, metrics (`metrics`), logs and printable text, private files, and the confinement of pods
+(`confinement`).
 """

@@ -1,16 +1,16 @@
-"""How memory is handed out and looked through for garbage, in processes that serve many requests.
+"""Settings of memory allocation and garbage collection, for processes that serve many requests.
 
-The C library first. uvloop has a buffer of 256 KiB for every TLS connection, of which few pages are ever written. As long as the C
-library maps such a block by itself, only these pages are resident. But glibc raises the size from which it does so as soon as one
-is freed; later buffers then come from its heap, where their pages have been written before, and what imports needed for a moment
-stays in it too. With a fixed size a watch through the gateway was measured to take 83 KiB instead of 109, and the process 75 MiB
+The C library: uvloop has a buffer of 256 KiB for every TLS connection, of which few pages are ever written. As long as the C
+library maps such a block separately, only these pages are resident. But glibc raises the threshold for that as soon as one is
+freed; later buffers then come from its heap, whose pages have been written before, including memory that imports needed for a
+moment. With a fixed threshold a watch through the gateway was measured to take 83 KiB instead of 109, and the process 75 MiB
 instead of 101.
 
-Then Python's collector. What is here when everything has been taken in stays, and requests leave no cycles behind: looking through
-all of it again and again was measured to cost 6 % of a Publish over gRPC.
+Python's collector: the caches of a started process stay, and requests leave no cycles: repeated full collections were measured to
+cost 6 % of a Publish over gRPC.
 
-The exception are processes of which whole parts end before they do, such as pods that are tasks. What these leave is full of
-cycles, and old: the collector would come to it after tens of millions of objects. A `Reclaimer` gives it back.
+The exception are processes of which whole parts end earlier, such as pods that are tasks. What these leave has many cycles, in the
+oldest generation: the collector would free it after tens of millions of objects. A `Reclaimer` frees it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _M_MMAP_THRESHOLD: Final = -3
 """Of glibc's malloc.h."""
 GARBAGE_THRESHOLDS: Final = (50_000, 20, 50)
 RECLAIM_AFTER: Final = 20.0
-"""Seconds after which nothing waits any more for a part that has ended: timers of its connections are over."""
+"""Seconds after which no timers of an ended part's connections remain."""
 RECLAIM_PACE: Final = 200
-"""How many times as long as a collection takes the next one is away, at least: everybody waits for it."""
+"""The least time until the next collection, in multiples of a collection's duration: a collection blocks the process."""
 FULL_COLLECTION_LIMIT: Final = 1_500_000
-"""Of the interpreter's, in a process in which everything is looked through: a fleet of 20 clusters has as many, and that takes a
-fifth of a second."""
+"""The most objects of the interpreter for a full collection: a fleet of 20 clusters has as many, which takes a fifth of a
+second.
+"""
 
 
 def map_large_blocks() -> bool:
-    """Have blocks of `TLS_BUFFER` and more mapped each by itself, for as long as the process lives; False where the C library
-    knows no such setting, and does as it likes."""
+    """Map blocks of `TLS_BUFFER` and more separately, for the lifetime of the process; False if the C library has no such
+    setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
@@ -49,15 +50,15 @@ def map_large_blocks() -> bool:
 
 
 def freeze_heap() -> None:
-    """Called when a process has taken in what it works with."""
+    """Call this when a process has filled its caches."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def release_free_memory() -> None:
-    """Collect garbage, in large processes what is young only, and let the system have what is free then, where the C library can
-    do that."""
+    """Collect garbage, in large processes the young generations only, and return free memory to the system, if the C library can do
+    that."""
     gc.collect(2 if sys.getallocatedblocks() <= FULL_COLLECTION_LIMIT else 1)
     try:
         ctypes.CDLL(None).malloc_trim(0)
@@ -66,7 +67,7 @@ def release_free_memory() -> None:
 
 
 class Reclaimer:
-    """Has memory given back some time after parts of the process have ended; once for all that end meanwhile."""
+    """Frees memory some time after parts of the process have ended; once for all that end meanwhile."""
 
     def __init__(self, clock: Clock = SYSTEM, give_back: Callable[[], None] = release_free_memory) -> None:
         self._clock = clock
@@ -76,7 +77,7 @@ class Reclaimer:
         self._again = False
 
     def ended(self) -> None:
-        """A part of the process has. What ends shortly before a round may not be free by then, so another follows."""
+        """A part of the process has ended. What ends shortly before a round may not be free by then, so another follows."""
         if self._timer is None:
             self._timer = self._clock.call_later(self._pause, self._reclaim)
         else:

@@ -1,6 +1,6 @@
-"""Who makes a request: the user info that authenticators hand on and that authorization, admission and audit read.
+"""The user of a request: the result of authentication, used by authorization, admission and audit.
 
-The same facts travel as the `UserInfo` of TokenReviews, admission requests and audit events; `decode` and `document` are that form.
+The same fields are the `UserInfo` of TokenReviews, admission requests and audit events; `decode` and `document` convert it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Final
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MASTERS: Final = "system:masters"
-"""Whoever is in this group may do everything, whatever the rules say."""
+"""Members of this group may do everything, independent of authorizers."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """Everything in it is proved by a credential, or by the word of whoever checked one."""
+    """All fields are proven by a credential, or by a trusted server that verified one."""
 
     name: str
     uid: str = ""
@@ -41,11 +41,11 @@ class UserInfo:
 
 
 ANONYMOUS: Final = UserInfo("system:anonymous", groups=(UNAUTHENTICATED,))
-"""Whoever shows no credential at all."""
+"""The user of a request without credentials."""
 
 
 def authenticated(user: UserInfo) -> UserInfo:
-    """The identity that every successful authenticator hands on: `system:authenticated` added once."""
+    """The user that every successful authenticator returns: with `system:authenticated` added once."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
         return user
     return UserInfo(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)

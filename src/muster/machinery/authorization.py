@@ -1,8 +1,8 @@
-"""What somebody wants to do, and what an authorizer says to it.
+"""The attributes of a request for authorization, and an authorizer's decision.
 
-`AccessAttributes` are what roles, reviews, admission and audit speak of: a verb on a resource, or on a path that is none. They are
+`AccessAttributes` are the terms of roles, reviews, admission and audit: a verb on a resource, or on a non-resource path. They are
 made for every request, so they are a struct and not a dataclass. An `AccessDecision` allows, denies, or has no opinion: an
-authorizer that does not allow leaves it to the next one unless it denies, and where nobody allows the request is refused.
+authorizer that does not allow leaves the decision to the next one unless it denies, and a request that none allows is refused.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
     """A resource request (`resource` set) or a non-resource one (`path` only). `verb` is lower case.
 
-    The selectors are those of a list, watch or deletecollection, as they stand in the query. They are for authorizers beside RBAC,
-    which knows none; who asks on behalf of somebody else sends them along, and whoever does not know them ignores them.
+    The selectors are those of a list, watch or deletecollection, as in the query. They are for authorizers other than RBAC, which
+    ignores them; they are included in reviews.
     """
 
     verb: str
@@ -33,7 +33,7 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> AccessAttributes:
-        """From the spec of an access review, which has one of the two kinds."""
+        """From the spec of an access review, which has one of the two kinds of attributes."""
         attributes = spec.get("resourceAttributes")
         if attributes is None:
             path = spec["nonResourceAttributes"]
@@ -41,7 +41,7 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
         return cls(**{name: attributes.get(name, "") for name in _OF_RESOURCE})
 
     def spec(self) -> dict[str, Any]:
-        """What the spec of an access review says of them."""
+        """As the spec of an access review."""
         if not self.resource:
             return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
         named = ((name, getattr(self, name)) for name in _OF_RESOURCE)
@@ -71,7 +71,7 @@ class AccessDecision(msgspec.Struct, frozen=True, gc=False):
     allowed: bool
     reason: str = ""
     denied: bool = False
-    """An authorizer said no; otherwise nobody said yes."""
+    """An authorizer denied; otherwise none allowed."""
 
 
 ALLOWED: Final = AccessDecision(True)

@@ -1,5 +1,5 @@
-"""The one exponential backoff of the house: the delay grows up to a ceiling, and a share of it is drawn at random, so that a fleet
-that lost its server does not return in one wave.
+"""Exponential backoff with jitter: the delay grows up to a maximum, and a part of it is random, so that the clients of a failed
+server do not return at the same time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Backoff:
         self.failures = 0
 
     def delay(self, failures: int) -> float:
-        """How long to wait after so many failures (one at least)."""
-        # Beyond 60 doublings every sensible ceiling is reached; the bound keeps the power from overflowing.
+        """The delay after this number of failures (at least one)."""
+        # After 60 doublings every sensible maximum is reached; the bound prevents an overflow.
         delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, 60))
         return delay * (1 - self.jitter * self._random())
 

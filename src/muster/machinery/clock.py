@@ -1,7 +1,6 @@
-"""Time and chance as things that are handed in: lifetimes, leases and backoffs are tested without waiting.
+"""Clock and randomness as parameters: lifetimes, leases and backoffs are tested without waiting.
 
-A `Clock` tells wall time (`now`, always UTC), tells a time that never steps back (`monotonic`), and calls back later.
-Whatever waits does so through the clock it was given.
+A `Clock` has wall time (`now`, always UTC), a monotonic time (`monotonic`), and timers. All waiting uses the clock that was passed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock and the running loop's timers."""
+    """The machine's clock and the event loop's timers."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -63,7 +62,7 @@ async def sleep(clock: Clock, seconds: float) -> None:
 
 
 async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> None:
-    """Until there is news or so much time has passed (None: until there is news); the news counts as heard."""
+    """Wait until the event is set or the time has passed (None: no timeout); the event is cleared."""
     timer = None
     try:
         if seconds is not None and seconds <= 0:
@@ -78,10 +77,10 @@ async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> Non
 
 
 async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`; TimeoutError when the clock has gone on that far first. `work` is cancelled then.
+    """The result of `work`; TimeoutError when the time has passed by this clock. `work` is cancelled then.
 
-    Work that is cancelled takes a moment to end. Whoever waits here may be cancelled in that moment too, and then that counts:
-    as a TimeoutError the cancellation would be lost, and a task that tries again after one would never end.
+    Cancelled work takes a moment to end. If the caller is cancelled in that moment too, CancelledError is raised: with a
+    TimeoutError the cancellation would be lost, and a task that retries after a timeout would never end.
     """
     task = asyncio.ensure_future(work)
     caller = asyncio.current_task()

@@ -1,12 +1,12 @@
-"""The log of every program: structured lines, with the machinery for them loaded by the first line that is written.
+"""Logging of all programs: structured lines, with structlog imported by the first line that is written.
 
-Importing structlog (and rich, which it pulls in where it is installed) takes longer than everything else a start does
-together, and a healthy server writes no line before it is ready; so loggers here only remember their name until then.
+Importing structlog (and rich, which it imports if it is installed) takes longer than everything else at the start, and a healthy
+server writes no line before it is ready; so loggers here only have their name until then.
 
-Several programs may live in one process as tasks. `diverted` gives the lines of the current task, and of tasks it starts, to a
-function instead of standard error: that is how each keeps a log of its own. Lines are printable, whatever fields say.
+Several programs may run in one process as tasks. `diverted` passes the lines of the current task, and of tasks it starts, to a
+function instead of standard error: so each has a log of its own. Lines are printable, whatever fields contain.
 
-A line begins with time, level and what happened, then come the fields: as logfmt, or as JSON where that is asked for.
+A line has time, level and event, then the fields: as logfmt, or as JSON if that is configured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _sink: ContextVar[Callable[[str], object] | None] = ContextVar("log sink", defau
 
 
 class Logger:
-    """What a module logs with. `event` says what happened; fields say to whom and why."""
+    """A module's logger. `event` is what happened; fields have the object and the cause."""
 
     __slots__ = ("_name", "_structured")
 
@@ -67,13 +67,13 @@ def get_logger(name: str) -> Logger:
 
 
 def set_level(level: int) -> None:
-    """Which lines are written from now on: `DEBUG`, `INFO`, `WARNING` or `ERROR`, and up."""
+    """The minimum level of lines from now on: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     global _level
     _level = level
 
 
 def set_format(name: str) -> None:
-    """How lines of this context, and of tasks that it starts, are written from now on: one of `FORMATS`."""
+    """The format of lines of this context, and of tasks that it starts, from now on: one of `FORMATS`."""
     _format.set(name)
 
 
@@ -83,7 +83,7 @@ def current_format() -> str:
 
 @contextmanager
 def diverted(sink: Callable[[str], object] | None) -> Iterator[None]:
-    """Inside, lines of this context go to `sink`, each with its line break; to standard error again if it is None."""
+    """Inside, lines of this context are passed to `sink`, each with its line break; to standard error again if it is None."""
     token = _sink.set(sink)
     try:
         yield
@@ -92,7 +92,7 @@ def diverted(sink: Callable[[str], object] | None) -> Iterator[None]:
 
 
 class _Output:
-    """Looks for the sink with every line: loggers outlive contexts."""
+    """Looks up the sink for every line: loggers outlive contexts."""
 
     def write(self, text: str) -> None:
         text = printable(text)
@@ -125,7 +125,7 @@ def _configure() -> None:
 
 
 class _Renderer:
-    """Asks for the format with every line: loggers outlive contexts."""
+    """Looks up the format for every line: loggers outlive contexts."""
 
     def __init__(self) -> None:
         import structlog

@@ -1,8 +1,8 @@
-"""Results of pure functions of a short text, kept for the next time.
+"""A cache for pure functions of a short text.
 
-A plain `lru_cache` bounds how many results it keeps, not how large they are: a client that sends thousands of different long texts
-would fill the memory through it. Texts longer than usual are worked out each time instead. These functions are asked several times
-by every request, so a result that is known costs a look into a dict and no call.
+A plain `lru_cache` bounds the number of results, not their size: a client that sends thousands of different long texts could
+exhaust memory. Results for longer texts are not cached. These functions are called several times by every request, so a cached
+result costs a dict lookup and no call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class _Results(dict[T, R]):
-    """By text. When there are too many all go: those that are in use come back at once."""
+    """By text. If there are too many, all are dropped: those in use are computed again at once."""
 
     def __init__(self, function: Callable[[T], R], size: int, longest: int) -> None:
         self._function: Callable[[T], R] = function
@@ -32,7 +32,7 @@ class _Results(dict[T, R]):
 
 
 def memoized(size: int, longest: int = 256) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
-    """Keeps up to `size` results for texts of up to `longest` characters or bytes."""
+    """Caches up to `size` results for texts of up to `longest` characters or bytes."""
 
     def decorate(function: Callable[[T], R]) -> Callable[[T], R]:
         return _Results(function, size, longest).__getitem__

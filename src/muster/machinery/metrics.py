@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms as plain numbers; text in Prometheus' format is made only when somebody scrapes.
+"""Counters, gauges and histograms as plain numbers; Prometheus' text format is produced only when they are scraped.
 
-A component asks once for its `Counter` or `Histogram` (name and label values fixed) and then only adds. What is known elsewhere is
-read by functions that are called at the scrape, so nothing has to be kept in step. Names are those of the API server, client-go and
-controller-runtime, so that dashboards for these fit. Why not prometheus-client: decision 0016.
+A component gets its `Counter` or `Histogram` (name and label values fixed) once and then only adds. Values that exist elsewhere are
+read by functions at the scrape, so they need no updates. Names are those of the API server, client-go and controller-runtime, so
+that their dashboards can be used. Why not prometheus-client: decision 0016.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Reading:
 
 
 class Readings:
-    """Gauges of which there are now more, now fewer: which ones there are is read too."""
+    """A varying set of gauges: their labels are read too."""
 
     __slots__ = ("read",)
 
@@ -84,8 +84,8 @@ Member = Counter | Reading | Readings | Histogram
 
 
 class Metrics:
-    """Everything one process exposes. Asking twice for the same name and labels gives the same counter; what is read is replaced.
-    Labels stand in the order in which they are given."""
+    """All metrics of a process. The same name and labels return the same counter; read functions are replaced. Labels are in the
+    given order."""
 
     def __init__(self) -> None:
         self._families: dict[str, tuple[str, str, dict[Labels, Member]]] = {}
@@ -108,12 +108,12 @@ class Metrics:
         self._family(name, "gauge", text)[()] = Readings(read)
 
     def counter_of(self, name: str, text: str, read: Callable[[], float], /, **labels: str) -> None:
-        """A counter that somebody keeps already."""
+        """A counter that exists elsewhere."""
         self._family(name, "counter", text)[tuple(labels.items())] = Reading(read)
 
     def forget(self, label: str, value: str, *names: str) -> None:
-        """Drop every counter and histogram with that label, or those of the given names: what it stood for is gone. Whoever holds
-        one keeps a number that nobody reads any more."""
+        """Drop every counter and histogram with that label, or those of the given names: what it represents is gone. Counters still
+        in use are no longer exposed."""
         for _, _, members in [self._families[name] for name in names or self._families if name in self._families]:
             for labels in [labels for labels in members if (label, value) in labels]:
                 del members[labels]

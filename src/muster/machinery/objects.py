@@ -1,6 +1,6 @@
-"""Names of things: which resource (`GVR`), which object of it (`ObjectKey`) or of any (`ObjectRef`), and the URL path of either.
+"""Identifiers: of resources (`GVR`), of objects of one resource (`ObjectKey`) or of any (`ObjectRef`), and their URL paths.
 
-A `GVR` is declared once as a constant by whoever uses it; nothing here asks a server's discovery.
+A `GVR` is declared once as a constant; nothing here uses discovery.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import orjson
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 _DOT_SEGMENTS = frozenset((".", ".."))
-"""What HTTP clients resolve in paths."""
+"""Segments that HTTP clients resolve in paths."""
 
 
 class ObjectKey(NamedTuple):
-    """Which object of a known resource; `namespace` is empty for cluster-scoped ones."""
+    """An object of a known resource; `namespace` is empty for cluster-scoped ones."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class ObjectKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GVR:
-    """Group, version and resource, with the kind and the scope that a RESTMapping would tell."""
+    """Group, version and resource, with the kind and the scope, as in a RESTMapping."""
 
     api_version: str
     plural: str
@@ -46,7 +46,7 @@ class GVR:
         return self.api_version.rpartition("/")[2]
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of an object, or of a collection when no name is given."""
+        """The path of an object, or of a collection if no name is given."""
         if name in _DOT_SEGMENTS or namespace in _DOT_SEGMENTS:
             raise ValueError(f"{name or namespace!r} names nothing: it would lead to another place")
         parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
@@ -63,7 +63,7 @@ class GVR:
 
     @staticmethod
     def decode(data: bytes | Mapping[str, Any]) -> Object:
-        """An object of it, which as long as nothing but a GVR says what it is, is a document. A document is not copied."""
+        """An object of this resource, which for a GVR is a document. A document is not copied."""
         return cast(Object, orjson.loads(data) if isinstance(data, bytes) else data)
 
     @staticmethod
@@ -76,11 +76,11 @@ class GVR:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """Which object of a cluster."""
+    """An object of a cluster."""
 
     resource: GVR
     namespace: str
-    """Empty for kinds without namespaces, whatever a manifest says."""
+    """Empty for cluster-scoped kinds, whatever a manifest contains."""
     name: str
 
     def __str__(self) -> str:

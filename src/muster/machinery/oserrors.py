@@ -1,6 +1,6 @@
-"""Errors of the operating system as sentences: what is in the way and what to do, where `strerror` gives three words.
+"""Errors of the operating system as sentences: the cause and a remedy, where `strerror` has three words.
 
-An error whose text is not the system's own was explained by whoever raised it (`UnsafePath`, `Outside`), and keeps its words.
+An error with its own text was explained where it was raised (`UnsafePath`, `Outside`), and keeps that.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PORTS: Final = {
 
 
 def explain_file_error(error: OSError) -> str:
-    """What follows the path and a colon in a message."""
+    """The text after the path and a colon in a message."""
     return _explain(error, _FILES)
 
 
 def explain_listen_error(error: OSError) -> str:
-    """What follows the address and a colon in a message; the remedy is the flag, which only the caller knows."""
+    """The text after the address and a colon in a message; the remedy is the flag, which only the caller knows."""
     return _explain(error, _PORTS)
 
 

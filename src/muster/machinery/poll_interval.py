@@ -1,7 +1,7 @@
-"""How long to pause between two looks at something that cannot be followed.
+"""The interval for polling something that cannot be watched.
 
-What is there within milliseconds is not to cost a tenth of a second, and what takes minutes is not to be asked for twenty times a
-second: the pause is a share of the time that was waited already. So whoever waits loses that share at most.
+It is a share of the time waited so far: short waits are not rounded up to a tenth of a second, and long ones do not cause twenty
+requests per second. The additional delay is at most that share.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ WAITED_SHARE: Final = 0.15
 
 
 def poll_interval(waited: float, longest: float) -> float:
-    """In seconds, after so many seconds of waiting."""
+    """In seconds, after this many seconds of waiting."""
     return min(longest, max(MIN_POLL_INTERVAL, WAITED_SHARE * waited))

@@ -1,10 +1,10 @@
-"""Text of others made fit for a terminal: what would act on it, or hide what it says, is shown as an escape instead.
+"""Untrusted text made safe for a terminal: characters that control it, or hide text, are shown as escapes.
 
-Versions, messages, names and logs come from clusters, and not all clusters are friends. A terminal obeys control characters (the
-C0 and C1 sets: cursor movements, colours, titles, even answers that are typed for the user), and some others change how text reads
-without being seen: directional overrides, zero-width characters, tags, fillers. They are written as `\\x1b` or `\\u202e`. Line
-breaks and tabs stay, except where a text has to be one line (`one_line`). Backslashes stay as they are: this is for reading, not
-for reading back.
+Versions, messages, names and logs come from clusters, which may be hostile. A terminal interprets control characters (the C0 and C1
+sets: cursor movements, colours, titles, even responses that appear as typed input), and some others change how text reads without
+being visible: directional overrides, zero-width characters, tags, fillers. They are written as `\\x1b` or `\\u202e`. Line breaks
+and tabs stay, except where a text must be one line (`one_line`). Backslashes stay unchanged: the result is for reading, not for
+parsing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINES: Final = {ord("\n"): "\\n", ord("\t"): "\\t"}
 
 
 def printable(text: str) -> str:
-    """Of any number of lines."""
+    """Text of any number of lines."""
     return _UNSAFE.sub(_escape, text)
 
 
@@ -34,7 +34,7 @@ def is_printable(text: str) -> bool:
 
 
 def printable_json(text: str) -> str:
-    """JSON that means the same: such characters can only be in its strings."""
+    """Equivalent JSON: such characters can only be in its strings."""
     return _UNSAFE.sub(_escape_in_json, text)
 
 

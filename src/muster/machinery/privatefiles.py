@@ -1,9 +1,9 @@
-"""Directories and files that are their owner's alone: made so, checked before they are trusted, and replaced in one step.
+"""Private directories and files: created with restricted permissions, checked before use, and replaced atomically.
 
-What is kept there (keys, tokens, the state of a cluster) gives its reader an administrator's rights, and whoever can put a file or
-a link there chooses what we read and where we write. So a directory is used only if it and all in it belong to the user of this
-process and nobody else may write to it, and if nobody can put another in its place. Files are opened without following links, new
-ones under names that nobody can know before, and what replaces another is renamed over it.
+Their content (keys, tokens, the state of a cluster) gives its reader an administrator's permissions, and a user who can place a
+file or a link there controls what we read and where we write. So a directory is used only if it and everything in it belong to the
+user of this process and no other user may write to it, or replace it. Files are opened without following links, new ones with
+unpredictable names, and replacements are renamed over the old file.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ log = get_logger(__name__)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 TEMPORARY = ".{}."
-"""How the name of a half-written file begins that is to become the one of that name."""
+"""The format of the prefix of a temporary file that will be renamed to a name."""
 
 
 class UnsafePath(PermissionError):
-    """Somebody else could read or change what is kept there; `strerror` says why and what to do."""
+    """Another user could read or change the content; `strerror` has the reason and the remedy."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(errno.EPERM, problem, str(path))
 
 
 def make_private_directory(path: Path) -> None:
-    """Make it if there is none, and take from others what they may do in one that is ours. Raises UnsafePath and other OSErrors."""
+    """Create it if it is missing, and restrict the permissions of an existing one of ours. Raises UnsafePath and other OSErrors."""
     make_directories(path)
     mode = check_private_directory(path)
     if mode & _OTHERS:
@@ -42,7 +42,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory, and every one above it that is missing, for the owner's eyes only; what is there already stays as it is."""
+    """Create a directory and its missing parents, readable by the owner only; existing ones stay unchanged."""
     if not path.is_dir():
         make_directories(path.parent)
         try:
@@ -52,8 +52,8 @@ def make_directories(path: Path) -> None:
 
 
 def check_private_directory(path: Path) -> int:
-    """Raises UnsafePath unless the directory, which exists, is ours and can neither be swapped nor have been prepared by others.
-    Gives its mode, and changes nothing."""
+    """Raises UnsafePath unless the existing directory is ours and can neither be replaced nor have been prepared by other users.
+    Returns its mode, and changes nothing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -63,7 +63,7 @@ def check_private_directory(path: Path) -> int:
             problem = f"others may write to it (mode {mode:o})"
             raise UnsafePath(path, f"{problem}: check its contents, then chmod 700 it, or choose another directory")
         for entry in os.scandir(descriptor):
-            # Our own temporary files come and go meanwhile.
+            # Our own temporary files are created and deleted meanwhile.
             with suppress(FileNotFoundError):
                 _require_own(path / entry.name, entry.stat(follow_symlinks=False))
     finally:
@@ -73,8 +73,8 @@ def check_private_directory(path: Path) -> int:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a file that is ours; with O_CREAT it is made readable by nobody else. Raises UnsafePath where it is a link,
-    another's, or known by another name too."""
+    """A descriptor of a file that is ours; with O_CREAT it is created readable by the owner only. Raises UnsafePath for a link, a
+    file of another user, or one with several hard links."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -95,8 +95,8 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def replace_private(path: Path, content: bytes | str, *, mode: int = 0o600, durable: bool = False) -> None:
-    """Put a file for the owner's eyes into the place of whatever has this name; readers see the old or the new. What a link there
-    leads to is left alone. With `durable` it is on disk before it takes its place."""
+    """Replace a file with one readable by the owner only; readers see the old or the new content. The target of a link is not
+    changed. With `durable` it is on disk before it replaces the other."""
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY.format(path.name), dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -118,7 +118,7 @@ def _require_own(path: Path, found: os.stat_result) -> None:
 
 
 def _check_parents(path: Path) -> None:
-    """Whoever may write to a directory above may put another in the place of ours, unless its sticky bit forbids that."""
+    """A user who may write to a parent directory could replace ours, unless its sticky bit is set."""
     for parent in path.resolve().parents:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:

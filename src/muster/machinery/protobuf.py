@@ -1,7 +1,7 @@
-"""Protobuf's wire format without its messages: numbers, and the fields of a message one after the other.
+"""Protobuf's wire format without schemas: varints, and the fields of a message in sequence.
 
-Whoever knows a message's fields reads them from here; nothing is generated and no schema is needed. A message is read in one pass,
-and what is malformed raises MalformedMessage. Groups, which proto3 has no way to write, are malformed too.
+Callers know the fields of their messages; nothing is generated. A message is read in one pass, and malformed ones raise
+MalformedMessage. Groups, which proto3 does not have, are malformed too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _LARGEST_NUMBER: Final = (1 << 29) - 1
 
 
 class MalformedMessage(ValueError):
-    """Bytes that are no message; the text is as Go says it."""
+    """Bytes that are no message; the text is Go's."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a position, of 64 bits, and where it ends."""
+    """The 64-bit number at a position, and its end."""
     try:
         # Sizes have one or two bytes.
         result = data[at]
@@ -31,7 +31,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return result, at + 2
         at += 2
         for shift in (14, 21, 28, 35, 42, 49, 56, 63):
-            # The bit that says that there is more is part of the sum, and taken out of it with the next byte.
+            # The continuation bit is included in the sum, and subtracted with the next byte.
             byte = data[at]
             at += 1
             result += (byte << shift) - (1 << shift)
@@ -43,7 +43,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """A number that is not negative."""
+    """A non-negative number."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -57,7 +57,7 @@ def write_varint(value: int) -> bytes:
 
 
 def read_fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, wire type and value of each field; values are bytes where a length comes first, integers otherwise."""
+    """Number, wire type and value of each field; values are bytes for length-delimited fields, integers otherwise."""
     at, end = 0, len(data)
     while at < end:
         tag, at = read_varint(data, at)

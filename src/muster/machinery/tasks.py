@@ -1,7 +1,7 @@
-"""Several coroutines as one: all of them or none (`run_all`), or whichever ends first (`race`).
+"""Several coroutines as one: all of them (`run_all`), or the first to end (`race`).
 
-What `run_all` runs lasts until it is cancelled and looks after its own failures. So an end that nobody asked for is a defect: the
-others are cancelled, `RunnableEnded` names the one that ended, and whoever started them decides what to do.
+The runnables of `run_all` run until cancelled and handle their own failures. So an unexpected end is a bug: the others are
+cancelled, and `RunnableEnded` names the one that ended, for the caller.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class RunnableEnded(Exception):
-    """Something that was to run until cancelled has ended; `error` is None when it just returned."""
+    """A runnable has ended before it was cancelled; `error` is None if it returned."""
 
     def __init__(self, name: str, error: Exception | None) -> None:
         super().__init__(f"{name} ended: {type(error).__name__}: {error}" if error else f"{name} ended by itself")
@@ -23,13 +23,13 @@ class RunnableEnded(Exception):
 
 
 async def run_all(runnables: Mapping[str, Callable[[], Awaitable[None]]]) -> NoReturn:
-    """Until cancelled. Raises RunnableEnded."""
+    """Runs until cancelled. Raises RunnableEnded."""
     try:
         async with asyncio.TaskGroup() as tasks:
             for name, run in runnables.items():
                 tasks.create_task(_lasting(name, run), name=name)
     except ExceptionGroup as failures:
-        # What an `except*` clause raises comes out in a group again, or not, by Python's version.
+        # An exception of an `except*` clause is raised in a group or not, depending on Python's version.
         raise failures.exceptions[0] from None
     raise AssertionError("a task group of endless runnables ended")
 
@@ -38,7 +38,7 @@ async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
     try:
         await run()
     except RunnableEnded:
-        # It has runnables of its own, and one of these is the cause.
+        # It has runnables of its own, one of which is the cause.
         raise
     except Exception as error:
         raise RunnableEnded(name, error) from error
@@ -46,7 +46,7 @@ async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
 
 
 async def race(*runners: Coroutine[Any, Any, T]) -> T:
-    """The result of whichever ends first; the others are cancelled and have ended before this does."""
+    """The result of the first to end; the others are cancelled and awaited."""
     tasks = [asyncio.create_task(runner) for runner in runners]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Names that nothing else has: random (version 4) UUIDs, for objects and for requests. They are no secrets."""
+"""Random (version 4) UUIDs, for objects and requests. They are no secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION_BITS, _VARIANT_BITS = 0xF000 << 64, 0xC000 << 48
 
 
 def new_uid() -> str:
-    """From a generator that is seeded once: a third of what `uuid.uuid4` costs, and it is asked for with every request."""
+    """From a generator that is seeded once: a third of the cost of `uuid.uuid4`, and it is called for every request."""
     number = _random.getrandbits(128) & ~(_VERSION_BITS | _VARIANT_BITS) | _VERSION_4 | _VARIANT
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,12 +1,12 @@
-"""The queue between "something changed" and "make it so": each key at most once, failures later and later, groups in turn.
+"""A work queue, as client-go's: each key at most once, failed keys with increasing delay, groups in rotation.
 
-A key is in one of five places: waiting for its turn (`_groups`, `_full`), waiting for its time (`_timers`), waiting for a moment
-when nobody else has a turn (`_idle`), being worked on (`_processing`), or being worked on and wanted again (`_dirty` as well), in
-which case it queues again when its work is done. So no key is ever worked on twice at the same time and no change is lost.
+A key is in one of five states: queued (`_groups`, `_full`), delayed (`_timers`), waiting for an idle moment (`_idle`), being
+processed (`_processing`), or being processed and dirty (`_dirty` as well), in which case it is queued again afterwards. So no key
+is ever processed concurrently and no change is lost.
 
-Keys belong to groups (say, the namespace, which is the cluster): groups take turns, and `max_per_group` bounds how many workers
-one group may hold, so a cluster with ten thousand changes delays a cluster with one by one turn and not by ten thousand. There
-is no global rate limit. Failures slow down their own key only.
+Keys belong to groups (e.g. the namespace, which is the cluster): groups are served in rotation, and `max_per_group` bounds the
+workers of one group, so a cluster with ten thousand changes delays a cluster with one by one turn and not by ten thousand. There is
+no global rate limit. Failures delay their own key only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Closed(Exception):
-    """The queue was shut down and has nothing more to give."""
+    """The queue was shut down and is empty."""
 
 
 class WorkQueue(Generic[K]):
@@ -42,19 +42,19 @@ class WorkQueue(Generic[K]):
         random: Random = chance.random,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """`on_ready` is for those who keep no workers waiting: it is called for each key that comes, and starts a worker with what
-        `take` gives; a worker takes its next key when it is done with one."""
+        """`on_ready` is for callers without waiting workers: it is called for each added key, and starts a worker with the result
+        of `take`; a worker takes its next key when it is done with one."""
         self._on_ready = on_ready
         self._group = group or _one_group
         self._max_per_group = max_per_group
         self._clock = clock
         self._backoff = Backoff(initial_delay, max_delay, jitter=0.2, random=random)
         self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()
-        """Keys that wait, by group, in the order in which the groups have their turns; groups that hold their share are in `_full`
-        instead, so that what is next costs the same however many of them there are."""
+        """Queued keys by group, in the order of the groups' turns; groups at their limit are in `_full` instead, so that the next
+        key is found in constant time."""
         self._full: dict[Hashable, deque[K]] = {}
         self._dirty: dict[K, float] = {}
-        """Keys that are wanted, with the time they were first asked for. Queued ones are in `_groups` too."""
+        """Keys to be processed, with the time they were first added. Queued ones are in `_groups` too."""
         self._processing: dict[K, float] = {}
         self._held: dict[Hashable, int] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
@@ -87,7 +87,7 @@ class WorkQueue(Generic[K]):
         )
 
     def __len__(self) -> int:
-        """Keys that wait for their turn."""
+        """The number of queued keys."""
         return sum(map(len, self._groups.values())) + sum(map(len, self._full.values()))
 
     @property
@@ -113,8 +113,8 @@ class WorkQueue(Generic[K]):
                 self._on_ready()
 
     def add_when_idle(self, key: K, within: float) -> None:
-        """Once nothing else can be worked on, and like any other key after `within` seconds; an ordinary turn that comes before
-        will do."""
+        """Process the key once nothing else can be processed, and like any other key after `within` seconds; an earlier normal add
+        is sufficient."""
         if self._closed or key in self._dirty or key in self._idle:
             return
         self._adds.inc()
@@ -124,7 +124,7 @@ class WorkQueue(Generic[K]):
             self._on_ready()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Once this time has passed; of two times asked for, the earlier counts."""
+        """Add the key after this time; of two times, the earlier one is used."""
         if self._closed:
             return
         if seconds <= 0:
@@ -139,7 +139,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = (due, self._clock.call_later(seconds, lambda: self._ripe(key)))
 
     def retry(self, key: K) -> float:
-        """After a failure: again, the later the more often it has failed. Gives the delay."""
+        """Add the key again after a failure, with a delay that grows with its failures. Returns the delay."""
         failures = self._failures[key] = self.failures(key) + 1
         self._retries.inc()
         delay = self._backoff.delay(failures)
@@ -147,11 +147,11 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key has succeeded: its next failure is its first."""
+        """The key has succeeded: reset its failures."""
         self._failures.pop(key, None)
 
     def drop(self, group: Hashable) -> None:
-        """The group is no more: none of its keys is wanted, none has failed. What is being worked on ends as it would."""
+        """Remove the group: its queued keys and failures. Keys being processed end normally."""
         self._groups.pop(group, None)
         self._full.pop(group, None)
         for key in self._of(group, self._dirty):
@@ -164,7 +164,7 @@ class WorkQueue(Generic[K]):
             del self._failures[key]
 
     def take(self) -> K | None:
-        """The next key, to be given back by `done`, or None if there is none that can be begun now."""
+        """The next key, to be returned by `done`, or None if none can be started now."""
         if not self._groups:
             return self._take_idle()
         group, keys = next(iter(self._groups.items()))
@@ -177,7 +177,7 @@ class WorkQueue(Generic[K]):
         return self._begin(key)
 
     async def get(self) -> K:
-        """The next key, to be given back by `done`. Raises `Closed` when the queue is shut down and empty."""
+        """The next key, to be returned by `done`. Raises `Closed` when the queue is shut down and empty."""
         while True:
             key = self.take()
             if key is not None:
@@ -190,7 +190,7 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    # It was told of a key that somebody else must now take.
+                    # It was notified of a key that another worker must take now.
                     self._wake()
                 raise
             finally:
@@ -209,13 +209,13 @@ class WorkQueue(Generic[K]):
         if key in self._dirty:
             self._enqueue(key)
         elif self._groups.get(group) or self._idle:
-            # A worker may have passed this group by because it held its share, or this key because it was being worked on.
+            # A worker may have skipped this group at its limit, or this key while it was being processed.
             self._wake()
         if self._closed and not self._processing:
             self._drained.set()
 
     def shut_down(self) -> None:
-        """Take nothing more; what is waiting is dropped (the next start lists everything anyway), workers hear `Closed`."""
+        """Accept no more keys; queued ones are dropped (the next start lists everything), workers get `Closed`."""
         self._closed = True
         for _, timer in self._timers.values():
             timer.cancel()
@@ -233,7 +233,7 @@ class WorkQueue(Generic[K]):
             self._drained.set()
 
     async def drained(self) -> None:
-        """Until what was being worked on at the shutdown is done."""
+        """Wait until the keys being processed at the shutdown are done."""
         await self._drained.wait()
 
     def _enqueue(self, key: K) -> None:

@@ -1,8 +1,8 @@
-"""The boundary of a pod whose program is a task of this process: which files, variables, programs and addresses are its own.
+"""The confinement of a pod that runs as a task of this process: its own files, variables, programs and addresses.
 
-The node runtime says `confined` around a program's task, and every task that the program starts inherits it. What is asked for
-below (files, variables, connections, listening sockets, credential plug-ins) looks for the boundary itself, so code that knows
-nothing of pods stays inside too. Where there is no boundary, this is an ordinary process and all of it is the machine's.
+The node runtime enters `confined` around a program's task, and every task that the program starts inherits it. Functions for files,
+variables, connections, listening sockets and exec plugins use the current confinement themselves, so code that is unaware of pods
+is confined too. Without a confinement, this is an ordinary process with all of the machine.
 """
 
 from muster.machinery.confinement.boundary import (

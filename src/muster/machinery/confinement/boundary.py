@@ -1,4 +1,4 @@
-"""What one container of a pod may use, and how its tasks know."""
+"""The resources of one container of a pod, and the context variable that has the current one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 CredentialProgram = Callable[[Sequence[str], Mapping[str, str]], Awaitable[bytes]]
-"""Stands for an exec plug-in's command: (arguments, variables) to the ExecCredential that it would print. Raises ProgramFailed."""
+"""Replaces an exec plugin's command: (arguments, variables) to the ExecCredential that it would print. Raises ProgramFailed."""
 
 
 class ProgramFailed(Exception):
-    """A credential program has nothing to print; the text is what it would complain of."""
+    """A credential program failed; the text is its error message."""
 
 
 class Outside(PermissionError):
-    """A pod's program asked for something of the machine that is not the pod's."""
+    """A pod's program tried to access something of the machine that is not the pod's."""
 
 
 class Network(Protocol):
-    """What is known of the addresses of the machine."""
+    """Decides about addresses of the machine."""
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
-        """Of a guarded address (see `network.is_guarded`); `name` is what was asked for, of which it is an address."""
+        """For a guarded address (see `network.is_guarded`); `name` is the host name that was resolved to it."""
 
     def remedy(self, name: str, port: int) -> str:
-        """What an administrator does who wants the pod to dial it."""
+        """What an administrator must do to permit it."""
 
     def opened(self, address: str, port: int) -> None:
         """A program of a pod listens there from now on."""
@@ -40,7 +40,7 @@ class Network(Protocol):
 
 
 class Nowhere:
-    """A network of which nothing may be dialled."""
+    """A network that permits no addresses."""
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
         return False
@@ -57,8 +57,8 @@ class Nowhere:
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """`mounts` has the container's paths and where they are kept; everything else of its file system is below `scratch`. Each is
-    one container's, from its start to its end."""
+    """`mounts` has the container's paths and their location; everything else of its file system is below `scratch`. There is one
+    for each container, from its start to its end."""
 
     pod: str
     """namespace/name"""
@@ -68,12 +68,12 @@ class Confinement:
     scratch: Path
     network: Network = field(default_factory=Nowhere, repr=False)
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict, repr=False)
-    """By the name of the command that a kubeconfig has; there are no others."""
+    """By the command in a kubeconfig; there are no others."""
     held: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What credential programs keep from one run to the next, by program: it is this container's, and goes with it."""
+    """State of credential programs between runs, by program, for the lifetime of the container."""
 
     def path(self, inside: str | PurePosixPath) -> Path:
-        """Where a path of the container is kept."""
+        """The location of a path of the container."""
         wanted = PurePosixPath("/", os.path.normpath(f"/{inside}").lstrip("/"))
         for candidate in (wanted, *wanted.parents):
             found = self.mounts.get(str(candidate))
@@ -82,7 +82,7 @@ class Confinement:
         return self.scratch.joinpath(*wanted.parts[1:])
 
     def inside(self, kept: Path) -> PurePosixPath | None:
-        """The opposite: what the container calls a path; None for one that is not its own."""
+        """The inverse: the container's path of a location; None if it is not its own."""
         plain = Path(os.path.normpath(kept))
         tops = [*((mount_point, top) for top, mount_point in self.mounts.items()), (self.scratch, "/")]
         found = [(mount_point, top) for mount_point, top in tops if plain.is_relative_to(mount_point)]
@@ -96,7 +96,7 @@ _current: ContextVar[Confinement | None] = ContextVar("the pod whose program thi
 
 
 def current() -> Confinement | None:
-    """The boundary of the task that asks; None in a process of its own."""
+    """The confinement of the current task; None in an ordinary process."""
     return _current.get()
 
 
@@ -110,17 +110,17 @@ def confined(confinement: Confinement | None) -> Iterator[None]:
 
 
 def unconfined() -> AbstractContextManager[None]:
-    """For what this process itself does on a pod's behalf, such as serving its requests: that is not the pod's doing."""
+    """For actions of this process itself for a pod, such as serving its requests."""
     return confined(None)
 
 
 def host_name() -> str:
-    """Of whoever asks: a pod is a host of its own."""
+    """The host name of the current task: a pod has its own."""
     confinement = _current.get()
     return socket.gethostname() if confinement is None else confinement.pod.partition("/")[2]
 
 
 def environ() -> Mapping[str, str]:
-    """The variables of whoever asks."""
+    """The variables of the current task."""
     confinement = _current.get()
     return os.environ if confinement is None else confinement.environ

@@ -1,4 +1,4 @@
-"""Files of whoever asks: in a pod, those of its mounts and of its scratch directory, and nothing that a link leads to elsewhere."""
+"""Files of the current task: in a pod, those of its mounts and of its scratch directory, without links that lead out of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from muster.machinery.confinement.boundary import Outside, current
 
 
 def located(path: str) -> Path:
-    """Where a file is that a variable or an option names."""
+    """The location of a file that a variable or an option names."""
     confinement = current()
     return Path(path) if confinement is None else confinement.path(path)
 
 
 def sibling_path(base: Path, name: str) -> Path:
-    """Where a file is that a document in the directory `base` names; an empty one is where the asker is. Raises Outside if that
-    directory is not the pod's."""
+    """The location of a file that a document in the directory `base` names; an empty one is the current directory. Raises Outside
+    if that directory is not the pod's."""
     confinement = current()
     if confinement is None:
         return base / name
@@ -29,7 +29,7 @@ def sibling_path(base: Path, name: str) -> Path:
 
 
 def own(path: Path) -> Path:
-    """The path again, if it is the asker's to read and write. Raises Outside."""
+    """Returns the path, if the current task may read and write it. Raises Outside."""
     confinement = current()
     if confinement is None:
         return path
@@ -47,14 +47,14 @@ def read(path: Path) -> bytes:
 
 
 def shown(path: Path) -> str:
-    """As the asker knows it: a pod has never heard of the machine's directories."""
+    """The path as the current task knows it: a pod does not know the machine's directories."""
     confinement = current()
     inside = None if confinement is None else confinement.inside(path)
     return str(path if inside is None else inside)
 
 
 def temporary_directory(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """For files that a program makes and reads itself."""
+    """For files that a program creates and reads itself."""
     confinement = current()
     if confinement is None:
         return tempfile.TemporaryDirectory(prefix=prefix)

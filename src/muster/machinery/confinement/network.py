@@ -1,8 +1,8 @@
-"""Addresses of the machine that a pod shares: which of them are guarded, and who may dial and listen there.
+"""The machine's addresses that pods share: which of them are guarded, and which pods may dial and listen there.
 
-Guarded is what no network can reach, or should: the loopback interface, this machine's own addresses, link-local ones, and where
-clouds tell machines their credentials. Everything else a pod may dial as pods do. What counts is the address that is about to be
-connected to, never the name: a name may lead anywhere, and elsewhere the next time.
+Guarded are addresses that no other host can reach, or should: the loopback interface, this machine's own addresses, link-local
+ones, and metadata services of clouds. Pods may dial all others. The address of the connection is checked, never the name: a name
+may have another address the next time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.machinery.confinement.boundary import Outside, current
 METADATA: Final = tuple(
     ip_network(one) for one in ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32", "0.0.0.0/8")
 )
-"""Of clouds, beyond the link-local ones; and the network of which every address leads to this machine."""
+"""Of clouds, besides the link-local ones; and the network whose addresses all lead to this machine."""
 
 
 def is_guarded(address: IPv4Address | IPv6Address) -> bool:
@@ -29,7 +29,8 @@ def is_guarded(address: IPv4Address | IPv6Address) -> bool:
 
 
 def check_dial(name: str, address: str, port: int) -> None:
-    """Before a connection to `address`, which is one of `name`'s. Raises Outside, or what a pod's own silent port would."""
+    """To be called before a connection to `address`, which is one of `name`'s. Raises Outside, or ConnectionRefusedError for a
+    pod's own port without listener."""
     confinement = current()
     if confinement is None:
         return
@@ -37,7 +38,7 @@ def check_dial(name: str, address: str, port: int) -> None:
     if not is_guarded(plain) or confinement.network.may_dial(name, plain, port):
         return
     if str(plain) == confinement.ip:
-        # What else of the machine listens on all of its addresses is not the pod's.
+        # Other listeners on all addresses of the machine are not the pod's.
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     reason = f"{name} is on this machine, where a pod may dial its fleet and what an administrator has allowed"
     raise Outside(errno.EPERM, f"{reason}: {confinement.network.remedy(name, port)}")
@@ -51,7 +52,7 @@ def may_listen(host: str) -> None:
 
 
 def listening(address: str, port: int) -> Callable[[], None]:
-    """Tell that the program listens there; what is returned tells that it no longer does."""
+    """Report that the program listens there; call the result when it no longer does."""
     confinement = current()
     if confinement is None:
         return lambda: None
@@ -61,12 +62,12 @@ def listening(address: str, port: int) -> Callable[[], None]:
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """An IPv4 address is the same in IPv6's clothes."""
+    """IPv4-mapped IPv6 addresses as IPv4."""
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def _is_this_machine(address: IPv4Address | IPv6Address) -> bool:
-    """Whoever would speak to himself has the same address at both ends. Nothing is sent."""
+    """A connection to this machine has the same address on both sides. Nothing is sent."""
     with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((str(address), 9))

@@ -1,6 +1,6 @@
-"""Go's ways with text, once for all rooms: quoting, numbers, durations, times, quantities, versions, URLs, addresses.
+"""Go's text handling for all packages: quoting, numbers, durations, times, quantities, versions, URLs, addresses.
 
-Users and programs compare what a Kubernetes API server, its templates and its expressions accept, print and complain about, so
-each module follows one Go package (it says which) to the letter, error texts included. Whatever Go returns an error for is raised
-as `errors.GoError` with Go's text; a room that has errors of its own translates at its edge.
+Users and programs depend on what a Kubernetes API server, its templates and its expressions accept, print and report, so each
+module follows one Go package (named at its top) exactly, including error texts. Go's errors are raised as `errors.GoError` with
+Go's text; callers convert them to their own errors.
 """

@@ -32,7 +32,7 @@ def is_numeric(text: str) -> bool:
 
 
 def precedence(prerelease: str) -> tuple[Identifier, ...]:
-    """What a prerelease sorts by. A number beyond 64 bits is a word."""
+    """The sort key of a prerelease. A number beyond 64 bits is a word."""
     return tuple([_identifier(part) for part in prerelease.split(".")]) if prerelease else ()
 
 

@@ -1,6 +1,6 @@
 """Durations in nanoseconds. Follows Go's `time.ParseDuration` and `time.Duration`; metav1.Duration is the same on the wire.
 
-`human_duration` is another notation, which nobody reads back: how kubectl prints an AGE (apimachinery's `duration.HumanDuration`).
+`human_duration` is kubectl's output format for an AGE, which is never parsed (apimachinery's `duration.HumanDuration`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse_duration(text: str) -> int:
     total, limit = 0, _LIMIT if text[0] == "-" else _LIMIT - 1
     while at < len(text):
         term = _TERM.match(text, at)
-        assert term is not None  # All of it is optional.
+        assert term is not None  # all parts are optional
         whole, _, fraction, unit = term.groups()
         if not whole and not fraction:
             raise _invalid(text)
@@ -111,7 +111,7 @@ def format_duration(nanoseconds: int) -> str:
 
 
 def round_duration(value: int, unit: int) -> int:
-    """`Duration.Round`: halves away from zero."""
+    """`Duration.Round`: half away from zero."""
     if unit <= 0:
         return value
     rest = abs(value) % unit
@@ -121,7 +121,7 @@ def round_duration(value: int, unit: int) -> int:
 
 
 def human_duration(seconds: float) -> str:
-    """Two or three significant figures, as kubectl prints an AGE. A little clock skew counts as now."""
+    """Two or three significant figures, as kubectl prints an AGE. A small clock skew counts as zero."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"

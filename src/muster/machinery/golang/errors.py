@@ -1,7 +1,7 @@
-"""The error of all functions here that follow a Go function."""
+"""The error of all functions of this package."""
 
 from __future__ import annotations
 
 
 class GoError(ValueError):
-    """What the Go function would have returned as its error; the text is Go's."""
+    """The error that the Go function would have returned; the text is Go's."""

@@ -1,7 +1,7 @@
-"""Addresses of the Internet Protocol and their prefixes. Follows Go's `net/netip` (`ParseAddr`, `ParsePrefix`).
+"""IP addresses and prefixes. Follows Go's `net/netip` (`ParseAddr`, `ParsePrefix`).
 
-The values are those of Python's `ipaddress`, which accepts what Go accepts; what it refuses is read again by Go's rules to say why.
-An address may have a zone; a prefix may not.
+The values are those of Python's `ipaddress`, which accepts what Go accepts; refused texts are parsed again by Go's rules for the
+error. An address may have a zone; a prefix may not.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def parse_address(text: str) -> IPv4Address | IPv6Address:
         return ip_address(text)
     except ValueError:
         _Reader(text).read()
-    # Go also takes a zone with a percent sign in it.
+    # Go also accepts a zone with a percent sign in it.
     return ip_address(text.partition("%")[0])
 
 
 def parse_prefix(text: str) -> IPv4Interface | IPv6Interface:
-    """`netip.ParsePrefix`: an address with all its bits, and how many of them name the network; raises GoError."""
+    """`netip.ParsePrefix`: an address with all its bits, and the length of its network prefix; raises GoError."""
     address_text, slash, bits = text.rpartition("/")
     if not slash:
         raise _bad_prefix(text, "no '/'")
@@ -49,7 +49,7 @@ def _bad_prefix(text: str, reason: str) -> GoError:
 
 
 class _Reader:
-    """Reads an address that is none, up to the reason."""
+    """Parses an invalid address up to the error."""
 
     def __init__(self, text: str) -> None:
         self.text = text

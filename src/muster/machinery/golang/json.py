@@ -1,9 +1,9 @@
-"""JSON as Go writes it: whole floats without a fraction, and in texts `<`, `>` and `&` escaped. Follows Go's `encoding/json`.
+"""JSON in Go's encoding: whole floats without a fraction, and `<`, `>` and `&` in strings escaped. Follows Go's `encoding/json`.
 
-A Go server reads `1e3` as a float and writes it back as `1000`, whatever the schema says, so no client ever sees `1000.0` where
-an integer is expected. Only what is written matters: inside the server 1000 and 1000.0 are equal. Almost no object has a whole
-float, so the bytes are searched first, and only those that seem to have one are written a second time. As `floatEncoder` does,
-numbers from 1e-6 to 1e21 have no exponent, and minus zero is read back as zero.
+A Go server reads `1e3` as a float and writes it back as `1000`, whatever the schema, so no client ever gets `1000.0` where an
+integer is expected. Only the output matters: inside the server 1000 and 1000.0 are equal. Almost no object has a whole float, so
+the bytes are searched first, and only those that seem to have one are encoded again. As with `floatEncoder`, numbers from 1e-6 to
+1e21 have no exponent, and minus zero becomes zero.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _needs_escapes = re.compile("[<>&\u2028\u2029]").search
 
 
 def dumps(value: dict[str, Any]) -> bytes:
-    """An object's bytes, keys in their order and nothing escaped."""
+    """An object's bytes, with keys in their order and nothing escaped."""
     return _go_numbers(value, orjson.dumps(value))
 
 
 _STEP: Final = 4_000
-"""Members of a list or a map that are written at once."""
+"""Members of a list or a map that are encoded at once."""
 _FEW: Final = 64
-"""Members that are looked into one by one for long lists and maps below them."""
+"""Members that are checked one by one for long lists and maps below them."""
 
 
 def dumps_in_steps(value: dict[str, Any]) -> bytes:
-    """The same for a large object, in a thread beside others: they need not wait until all of it is written."""
+    """The same for a large object, in a thread: other threads need not wait until all of it is encoded."""
     pieces: list[bytes] = []
     _write(value, pieces.append)
     return _go_numbers(value, b"".join(pieces))
@@ -82,7 +82,7 @@ def _go_numbers(value: dict[str, Any], data: bytes) -> bytes:
 
 
 def make_numbers_whole(value: Any) -> None:
-    """Turn whole floats inside a document into integers, for ways into the server that decode a document from Go's own encoding."""
+    """Convert whole floats inside a document to integers, for documents that were decoded from another encoding than JSON."""
     items: Iterable[tuple[Any, Any]] = value.items() if value.__class__ is dict else enumerate(value)
     for name, item in items:
         if item.__class__ is float:
@@ -98,7 +98,7 @@ def _with_whole_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_whole_numbers(item) for item in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
-        # Beyond 64 bits orjson writes no integers.
+        # orjson encodes no integers beyond 64 bits.
         return orjson.Fragment(str(int(Decimal(repr(value)))).encode())
     if isinstance(value, float) and _SMALLEST <= abs(value) < _ORJSON_SMALLEST:
         return orjson.Fragment(f"{Decimal(repr(value)):f}".encode())

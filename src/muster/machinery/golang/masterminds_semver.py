@@ -1,7 +1,7 @@
-"""Semantic versions and constraints on them, forgivingly. Follows github.com/Masterminds/semver v3.4, which sprig has.
+"""Semantic versions and constraints, tolerant. Follows github.com/Masterminds/semver v3.4, which sprig uses.
 
-Missing parts are zero and a leading v is dropped. A constraint (`>= 1.2, < 2 || 3.x`) is a list of alternatives. Strict
-versions are those of `blang_semver`.
+Missing parts are zero and a leading v is dropped. A constraint (`>= 1.2, < 2 || 3.x`) is a list of alternatives. Strict versions
+are those of `blang_semver`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Version:
         return (ours > theirs) - (ours < theirs)
 
     def next(self, part: str) -> Version:
-        """The version after this one: the given part goes up, the later ones become zero."""
+        """The next version: the given part is incremented, the later ones become zero."""
         major, minor, patch = self.major, self.minor, self.patch
         if part == "patch":
             patch += not self.prerelease
@@ -87,7 +87,7 @@ class Constraint:
     operator: str
     version: Version
     dirty: bool = False
-    """A part is left open, as in 1.x."""
+    """A part is a wildcard, as in 1.x."""
     minor_dirty: bool = False
     patch_dirty: bool = False
 
@@ -203,7 +203,7 @@ def _constraint(text: str) -> Constraint:
 
 
 def _matchable(text: str) -> str:
-    """The text without bytes that are not UTF-8, which RE2 does not take; no version has one."""
+    """The text without invalid UTF-8, which RE2 refuses; no version contains it."""
     return text if text.isascii() else "".join("�" if "\udc80" <= char <= "\udcff" else char for char in text)
 
 

@@ -8,7 +8,7 @@ from muster.machinery.golang import unicode
 from muster.machinery.golang.errors import GoError
 
 ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
-"""What has a short escape between double quotes."""
+"""Characters with a short escape between double quotes."""
 _ASCII_ESCAPES = str.maketrans({**{chr(code): f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **ESCAPES})
 _UNESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 INVALID_SYNTAX = "invalid syntax"

@@ -1,7 +1,7 @@
 """Go's `string`, which is bytes, as a Python `str`.
 
 A byte that is not UTF-8 is one of U+DC80…U+DCFF (surrogateescape), so that `encode(s)` is always the exact Go string. Invariant: a
-string made by joining parts goes through `joined()`, which lets halves of a rune that meet become the rune again.
+string made by joining parts goes through `joined()`, which combines parts of a rune to the rune.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # A surrogate that stands for no byte cannot be in a Go string: it becomes the replacement character.
+        # A surrogate that represents no byte cannot be in a Go string: it becomes the replacement character.
         return b"".join(
             b"\xef\xbf\xbd" if 0xD800 <= ord(c) < 0xDC80 or 0xDCFF < ord(c) <= 0xDFFF
             else c.encode("utf-8", "surrogateescape") for c in text
@@ -40,7 +40,7 @@ def byte_len(text: str) -> int:
 
 
 def well_formed(text: str) -> str:
-    """A Go string where only text can stand: bytes that are not UTF-8 are replacement characters, as Go's own JSON has them."""
+    """A Go string where only valid text is possible: invalid UTF-8 becomes replacement characters, as in Go's JSON."""
     if text.isascii():
         return text
     return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)

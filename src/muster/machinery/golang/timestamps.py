@@ -31,11 +31,11 @@ _ELEMENTS: Final = tuple(
         ("Z|[+-][0-9]{2}:[0-9]{2}", "Z07:00", "", range(0)),
     )
 )  # fmt: skip
-"""What the layout asks for, piece by piece, and the range that Go holds a piece to before it reads on."""
+"""The elements of the layout, with the range that Go checks before it continues."""
 
 
 def _refusal(text: str, layout: str) -> GoError:
-    """Why the text is no time."""
+    """The error for an invalid time."""
     position = 0
     for pattern, element, field, limits in _ELEMENTS:
         found = pattern.match(text, position)

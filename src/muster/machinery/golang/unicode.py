@@ -18,7 +18,7 @@ _ASCII_SPACE = frozenset("\t\n\v\f\r ")
 
 @cache
 def _tables() -> dict[str, Any]:
-    # Few texts need them, and what reads them takes longer to import than all the rest.
+    # Rarely needed, and slow to import.
     import json
     from importlib.resources import files
 

@@ -1,6 +1,6 @@
-"""URLs, read and printed. Follows Go's `net/url` (`Parse`, `ParseRequestURI`).
+"""Parsing and formatting of URLs. Follows Go's `net/url` (`Parse`, `ParseRequestURI`).
 
-What counts as valid (characters in hosts, ports, escapes) is part of the contract of schemas and of validation rules.
+Validity (characters in hosts, ports, escapes) is part of the contract of schemas and of validation rules.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def escape(text: str, mode: str) -> str:
 
 
 def unescape(text: str, mode: str) -> str:
-    """The text with its escapes resolved; raises GoError for one that is none, or is not allowed where the text stands."""
+    """The text with its escapes decoded; raises GoError for an invalid escape, or one that is not permitted at this position."""
     if "%" not in text and (_is_safe["host"](text) if mode in ("host", "zone") else text.isascii()):
         return text.replace("+", " ") if mode == "query" else text
     data = encode(text)
@@ -74,8 +74,7 @@ def _check_host(data: bytes, mode: str) -> None:
 
 
 def decode_path(raw: str) -> str:
-    """The path of a request's target, which came without its query, with escapes resolved. ValueError where it has no such form, or
-    one that is not UTF-8 and so is no text."""
+    """The decoded path of a request's target, without its query. ValueError if it cannot be decoded, or is not UTF-8."""
     if "%" not in raw:
         return raw
     path = unescape(raw, "path")
@@ -85,7 +84,7 @@ def decode_path(raw: str) -> str:
 
 
 def query_pairs(query: str) -> list[tuple[str, str]]:
-    """The names and values of a query in their order, as `ParseQuery` reads them: pairs that cannot be read are left out."""
+    """The names and values of a query in order, as `ParseQuery` parses them: invalid pairs are left out."""
     pairs = []
     for pair in query.split("&"):
         if not pair or ";" in pair:
@@ -129,7 +128,7 @@ class URL:
         return "*" if self.path == "*" else self._escaped(self.raw_path, self.path, "path")
 
     def query_values(self) -> dict[str, list[str]]:
-        """`URL.Query`: pairs that cannot be read are left out."""
+        """`URL.Query`: invalid pairs are left out."""
         values: dict[str, list[str]] = {}
         for name, value in query_pairs(self.query):
             values.setdefault(name, []).append(value)
