@@ -112,7 +112,7 @@ async def _work_webhooks(diagnosis: Diagnosis) -> Findings:
 
 
 async def _judges(diagnosis: Diagnosis, subject: str, hooks: Iterable[Hook], without: str, probe: Probe) -> Findings:
-    """Check admission webhooks by a dry run of a write, which every write meets."""
+    """Check admission webhooks by a dry run: they decide on every write."""
     missing = []
     for hook in hooks:
         try:

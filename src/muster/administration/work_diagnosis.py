@@ -168,6 +168,6 @@ def pod_problems(pod: Object) -> Iterator[str]:
 
 
 def _few(names: list[str]) -> str:
-    """As many names as fit on a line."""
+    """The first names, and the number of the others."""
     shown = ", ".join(sorted(names)[:FEW])
     return f"{shown} and {len(names) - FEW} more" if len(names) > FEW else shown

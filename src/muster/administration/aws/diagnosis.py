@@ -86,7 +86,7 @@ def _off_record(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames, record: R
 
 
 def _at_once(cluster: str) -> str:
-    """The command that makes the hub check all of it at once."""
+    """How to have the hub check all of it at once."""
     deny = f'kubectl patch managedcluster {cluster} --type merge -p \'{{"spec":{{"hubAcceptsClient":false}}}}\''
     return f"the hub looks every 12 hours, and sets it right where it may; at once: {deny}, then accept --clusters {cluster}"
 

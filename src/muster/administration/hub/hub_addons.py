@@ -120,7 +120,7 @@ async def uninstall(client: KubeClient, names: Sequence[str], *, force: bool = F
 
 
 async def _refuse_while_enabled(client: KubeClient, names: Collection[str]) -> None:
-    """The component that is to be removed is the one that removes addons from clusters."""
+    """Raises Refused while clusters have such an addon: only the component itself removes it from them."""
     try:
         found = (await client.list(ADDONS)).items
     except NotFound:

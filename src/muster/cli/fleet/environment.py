@@ -26,7 +26,7 @@ def shell_of(environ: Mapping[str, str]) -> str:
 
 
 def missing_tools() -> Path | None:
-    """The directory of our programs, if it is not on the PATH."""
+    """The directory of our programs, if the shell does not find all of them on its PATH."""
     tools = Path(sys.executable).parent
     return tools if any(shutil.which(tool) is None and (tools / tool).exists() for tool in TOOLS) else None
 

@@ -140,7 +140,7 @@ async def _await_hub(hub: Site, progress: Progress) -> None:
 
 
 async def await_initialized(hub: Site, since: datetime, progress: Progress) -> None:
-    """Wait until it works, with a renewed lease or condition not older than `since`: older ones may be from before a restart."""
+    """Wait until it works and its controller has renewed its lease since `since`: objects may be from before a restart."""
     await _await_hub(hub, progress)
     await _await_renewal(hub, HUB_LOCK, HUB_NAMESPACE, since, "its controller", progress)
 
@@ -234,7 +234,7 @@ async def has_joined(hub: Site, cluster: Site) -> bool:
 
 
 async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:
-    """Wait until it is Available, with a lease not older than `since`: the hub's condition may be from before a restart."""
+    """Wait until it is Available and its agent has renewed its lease since `since`: the condition may be from before a restart."""
     await await_all(hub.client, [name], within=STEP_TIMEOUT, progress=progress)
 
     await _await_renewal(hub, LEASE, name, since, "its agent", progress)

@@ -43,7 +43,9 @@ class AwsHub:
         return PROFILE.marks(cluster) or any(one.uid == cluster.metadata.uid for one in self._records.of(cluster.metadata.name))
 
     def vote(self, cluster: ManagedCluster) -> Vote:
-        """A cluster is accepted if a pattern matches its whole ARN; without patterns none is."""
+        """ALLOW if a pattern matches the cluster's whole ARN, DENY if its annotations are invalid; without patterns no cluster is
+        allowed.
+        """
         if not PROFILE.marks(cluster):
             return Vote.ABSTAIN
         try:

@@ -383,7 +383,7 @@ def _by(driver: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
-    """Why no enabled driver can grant or revoke credentials of the cluster's agents; empty if one can."""
+    """The problem of a cluster whose driver is not enabled here: its agents' credentials can be neither granted nor revoked."""
     owner = owner_of(cluster)
     annotation = cluster.metadata.annotations.get(names.DRIVER_ANNOTATION, "")
     name = owner.name if owner is not None else annotation
