@@ -1,4 +1,4 @@
-"""What the spec of an access review must have, whoever answers it."""
+"""Validation of the spec of an access review."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def check_attributes(spec: Mapping[str, Any]) -> list[FieldError]:
 
 
 def shown_path(path: Mapping[str, Any]) -> Rendered:
-    """Non-resource attributes as their internal Go type shows itself: every field, under its own name."""
+    """Non-resource attributes in the format of Go's internal type: every field, with its Go name."""
     return Rendered(orjson.dumps({"Path": path.get("path", ""), "Verb": path.get("verb", "")}).decode())

@@ -1,8 +1,8 @@
-"""Certificates on P-256 keys: keys, signing requests and authorities, in the forms that Kubernetes' programs write and read.
+"""Certificates with P-256 keys: keys, signing requests and CAs, in the encodings of Kubernetes' programs.
 
 Key generation takes microseconds on this curve, so certificates are made on the event loop. Certificates are backdated a little
-because the clocks of a fleet disagree. X.509 ends a common name at 64 characters; Go does not care, and agents in a fleet have
-longer ones (`system:open-cluster-management:<cluster>:<agent>`), so here a name may have any length.
+because of clock skew. X.509 limits a common name to 64 characters; Go does not enforce that, and agents in a fleet have longer ones
+(`system:open-cluster-management:<cluster>:<agent>`), so here a name may have any length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CA_LIFETIME = timedelta(days=3650)
 CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 
-# The library warns whenever a longer name is read, from whatever module that happens in.
+# The library warns whenever a longer name is parsed, from whichever module that happens in.
 warnings.filterwarnings("ignore", message=r"Attribute's length must be .* <= 64, but it was ", category=UserWarning)
 
 
@@ -35,18 +35,18 @@ def generate_key() -> ec.EllipticCurvePrivateKey:
 
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-"""What authorities of others may have; our own are on P-256."""
+"""Keys of existing CAs; our own are P-256."""
 
 
 def key_pem(key: SigningKey) -> bytes:
-    """As `EC PRIVATE KEY` or `RSA PRIVATE KEY`, the forms that Go programs write."""
+    """As `EC PRIVATE KEY` or `RSA PRIVATE KEY`, as Go programs write them."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
 
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """From any form of PEM; ValueError for every other kind of key."""
+    """From any PEM encoding; ValueError for other kinds of keys."""
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an elliptic-curve private key, found {type(key).__name__}")
@@ -54,7 +54,7 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def load_signing_key(pem: bytes) -> SigningKey:
-    """Of an authority, from any form of PEM; ValueError or TypeError for what is no such key, or is encrypted."""
+    """The key of a CA, from any PEM encoding; ValueError or TypeError for other kinds of keys, or an encrypted one."""
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise ValueError(f"expected an elliptic-curve or RSA private key, found {type(key).__name__}")
@@ -62,7 +62,7 @@ def load_signing_key(pem: bytes) -> SigningKey:
 
 
 def fingerprint(key: PublicKeyTypes) -> str:
-    """By which people tell public keys apart, whatever they are wrapped in; in the form of kubeadm's hashes of authorities."""
+    """The fingerprint of a public key, as in kubeadm's `--discovery-token-ca-cert-hash`."""
     info = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return f"sha256:{sha256(info).hexdigest()}"
 
@@ -75,7 +75,7 @@ def subject(common_name: str, organizations: Iterable[str] = (), units: Iterable
 
 
 def common_name(name: x509.Name) -> str:
-    """Of several the last, as Go reads it: nobody may be one to us and another to the servers around us. "" without any."""
+    """Of several the last, as Go reads it, so that all servers see the same user. "" if there is none."""
     names = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[-1].value) if names else ""
 
@@ -108,7 +108,7 @@ class KeyPair:
     key: bytes = field(repr=False)
 
     def matches(self) -> bool:
-        """Whether both can be read and the (first) certificate is for this key."""
+        """Whether both can be decoded and the (first) certificate has this key."""
         try:
             certified = x509.load_pem_x509_certificate(self.certificate).public_key()
             return certified == serialization.load_pem_private_key(self.key, None).public_key()
@@ -118,8 +118,7 @@ class KeyPair:
 
 
 class UnusableAuthority(ValueError):
-    """Nothing can be signed with a certificate and a key; `of_key` tells which of the two to look after. No text of it quotes
-    either."""
+    """The certificate and key cannot sign; `of_key` is whether the key is the problem. Its text quotes neither."""
 
     def __init__(self, problem: str, *, of_key: bool = False) -> None:
         super().__init__(problem)
@@ -136,7 +135,7 @@ class CertificateAuthority:
     def create(
         cls, common_name: str, now: datetime, lifetime: timedelta = CA_LIFETIME, *, path_length: int | None = None
     ) -> CertificateAuthority:
-        """A self-signed one; `path_length` is how many authorities may follow below it."""
+        """A self-signed CA; `path_length` is the number of permitted CAs below it."""
         key = generate_key()
         name = subject(common_name)
         builder = _builder(name, name, key.public_key(), now - BACKDATE, now + lifetime)
@@ -151,12 +150,12 @@ class CertificateAuthority:
 
     @classmethod
     def read(cls, certificate: bytes, key: bytes) -> CertificateAuthority:
-        """One of others, in PEM: on whichever key, and of several certificates the one that the key is for, so that a bundle with
-        its predecessor will do. Raises UnusableAuthority."""
+        """Decode an existing CA, in PEM: with any supported key, and the certificate of that key if there are several, so that a
+        bundle with its predecessor is accepted. Raises UnusableAuthority."""
         try:
             private = load_signing_key(key)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            # The library's own texts may quote what they read.
+            # The library's own texts may quote their input.
             raise UnusableAuthority("expected an unencrypted RSA or elliptic-curve private key in PEM", of_key=True) from None
         try:
             found = x509.load_pem_x509_certificates(certificate)
@@ -186,7 +185,7 @@ class CertificateAuthority:
         usages: Iterable[ObjectIdentifier] = (CLIENT_AUTH,),
         hosts: Iterable[str] = (),
     ) -> KeyPair:
-        """A new key and a certificate for it."""
+        """A new key with its certificate."""
         key = generate_key()
         names = [general_name(host) for host in hosts]
         certificate = self.sign(
@@ -203,7 +202,7 @@ class CertificateAuthority:
         usages: Iterable[ObjectIdentifier],
         alternative_names: Iterable[x509.GeneralName] = (),
     ) -> bytes:
-        """A certificate (PEM) for somebody's public key; it never outlives the authority."""
+        """A certificate (PEM) for a public key; it never outlives the CA."""
         not_after = min(not_after, self.certificate.not_valid_after_utc)
         builder = _builder(name, self.certificate.subject, public_key, not_before, not_after)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -216,7 +215,8 @@ class CertificateAuthority:
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def vouch(self, other: CertificateAuthority) -> bytes:
-        """A certificate (PEM) for another authority; beside what that one signed, it convinces whoever trusts this one alone."""
+        """A cross-signed certificate (PEM) for another CA; with it, clients that trust only this CA accept certificates of the
+        other."""
         theirs, mine = other.certificate, self.certificate
         not_before = max(theirs.not_valid_before_utc, mine.not_valid_before_utc)
         not_after = min(theirs.not_valid_after_utc, mine.not_valid_after_utc)
@@ -234,21 +234,21 @@ class CertificateAuthority:
             return x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
 
     def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
-        """As the authority's own certificate has it: others derive it otherwise, and OpenSSL insists that both agree."""
+        """Copied from the CA's own certificate: others compute it differently, and OpenSSL requires that both agree."""
         return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._own_identifier())
 
     def signed(self, certificate: x509.Certificate) -> bool:
-        """Whether this authority itself signed the certificate (not merely one of the same name)."""
+        """Whether this CA itself signed the certificate (not another one with the same name)."""
         return has_issued(self.certificate, certificate)
 
 
 def has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    """Whether a certificate names the authority as its issuer and has its signature."""
+    """Whether a certificate has the CA as its issuer and a valid signature of it."""
     if authority.subject != certificate.issuer:
         return False
     try:
         certificate.verify_directly_issued_by(authority)
-    except Exception:  # cryptography raises several kinds for "no"; none of them is a server fault
+    except Exception:  # cryptography raises several types for an invalid signature
         return False
     return True
 

@@ -1,9 +1,9 @@
-"""Whom a client certificate names, and whether certain authorities vouch for it.
+"""The user of a client certificate, and its verification against a set of CAs.
 
-TLS verifies a client's certificate against all authorities that a server loads, and says only that one of them fits. A server that
-trusts some authorities for one thing and others for another asks here, of each set by itself: `ClientAuthorities.validity` follows
-the chain that TLS has verified from the leaf up to the first certificate of the set, checks every signature on the way again, and
-that the leaf may be used by clients. The times are left to the caller, for they pass while a connection lives.
+TLS verifies a client's certificate against all CAs that a server loads, and only reports success. A server with several sets of CAs
+verifies each set here: `ClientAuthorities.validity` follows the chain that TLS has verified from the leaf up to the first
+certificate of the set, verifies every signature on the way again, and that the leaf permits client authentication. Validity periods
+are checked by the caller, since they end while a connection is open.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from muster.machinery.authentication import UserInfo
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""Kubernetes' own attribute of a subject."""
+"""Kubernetes' own attribute of a subject, for the uid."""
 
 
 def certificate_user(certificate: x509.Certificate) -> UserInfo | None:
-    """The common name is the user, the organizations are the groups; None without a name, or where its uid is not one text."""
+    """The common name is the user, the organizations are the groups; None without a name, or with an invalid uid."""
     name = common_name(certificate.subject)
     uids = certificate.subject.get_attributes_for_oid(_UID)
     if not name or len(uids) > 1 or any(not isinstance(uid.value, str) or not uid.value for uid in uids):
@@ -50,7 +50,7 @@ class Validity:
 
 
 class ClientAuthorities:
-    """A bundle. Every certificate in it is trusted by itself, whoever signed it."""
+    """A CA bundle. Every certificate in it is a trust anchor, whoever signed it."""
 
     def __init__(self, pem: bytes) -> None:
         """Raises ValueError."""
@@ -58,7 +58,7 @@ class ClientAuthorities:
         self.pem: bytes = b"".join(authority.public_bytes(Encoding.PEM) for authority in self._authorities)
 
     def validity(self, chain: Sequence[x509.Certificate]) -> Validity | None:
-        """When these authorities vouch for the first certificate of a chain, leaf first, as one of a client; None for never."""
+        """When a chain of a client, leaf first, is valid by these CAs; None for never."""
         if not chain or not _of_client(chain[0]):
             return None
         path: list[x509.Certificate] = []
@@ -68,7 +68,7 @@ class ClientAuthorities:
             path.append(certificate)
             if certificate in self._authorities:
                 return _common_validity(path)
-            # An authority may have been certified anew for the same key: the one that lasts longest counts.
+            # A CA may have a renewed certificate with the same key: the one with the longest validity is used.
             issuers = [authority for authority in self._authorities if _vouches(authority, certificate)]
             if issuers:
                 return _common_validity([*path, max(issuers, key=lambda one: one.not_valid_after_utc)])
@@ -83,7 +83,7 @@ def _of_client(certificate: x509.Certificate) -> bool:
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
-        return True  # without any usage named, every one is meant
+        return True  # without extended key usages, all are permitted
     except (x509.DuplicateExtension, ValueError):
         return False
     return CLIENT_AUTH in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages

@@ -1,8 +1,8 @@
-"""Cron schedules: five fields, a macro (`@daily`) or an interval (`@every 1h`), and when they come next in a time zone.
+"""Cron schedules: five fields, a macro (`@daily`) or an interval (`@every 1h`), and their next time in a time zone.
 
-Follows robfig/cron v3 as Kubernetes uses it, with its error messages. Day of month and day of week must both match where one is a
-star, and either is enough where neither is. Where clocks are put forward, what falls into the missing hour does not happen; where
-they are put back, the hour that comes twice counts twice.
+Follows robfig/cron v3 as Kubernetes uses it, with its error messages. Day of month and day of week must both match if one is a
+star, and either is sufficient if neither is. When clocks are set forward, times in the skipped hour do not occur; when they are set
+back, the repeated hour counts twice.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTH_NAMES: Final = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DIGITS: Final = 18
 _YEARS: Final = 5
-"""Within which a day has to come that fits; 31 February never does."""
+"""The search limit in years; 31 February never occurs."""
 
 
 class ScheduleError(ValueError):
-    """Not a schedule; the text is what the API answers."""
+    """An invalid schedule; the text is the API's error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Calendar:
     weekdays: _Field
 
     def next(self, after: datetime, zone: tzinfo = UTC) -> datetime | None:
-        """The first moment after this one, in UTC; None where none comes within five years."""
+        """The first time after this one, in UTC; None if there is none within five years."""
         moment = (after + timedelta(seconds=1)).replace(microsecond=0).astimezone(UTC)
         last_year = moment.astimezone(zone).year + _YEARS
         while (local := moment.astimezone(zone)).year <= last_year:

@@ -1,7 +1,7 @@
-"""Validation errors that point at a field, and their texts, which are part of the API (clients and people match on them).
+"""Validation errors of fields, with the API's texts (clients and users match on them).
 
-A validator returns a list of `FieldError`; the server turns it into a 422 Status with one cause each. A client may send more
-mistakes than anybody will read, so a validation that runs within `counted` ends with `TooManyErrors` once it has found `MOST`.
+A validator returns a list of `FieldError`; the server turns it into a 422 Status with one cause each. A client may send any number
+of errors, so a validation within `counted` ends with `TooManyErrors` once it has found `MOST`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
 class Omitted:
-    """The value of an error whose text does not show one (rules on whole objects)."""
+    """The value of an error whose text shows none (rules on whole objects)."""
 
 
 OMITTED: Final = Omitted()
@@ -53,7 +53,7 @@ OMITTED: Final = Omitted()
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A value whose text is known already (a Go struct, whose fields have an order of their own)."""
+    """A value whose text is known already (a Go struct with its order of fields)."""
 
     text: str
 
@@ -96,7 +96,7 @@ class FieldError:
 
 
 class TooManyErrors(Exception):
-    """A validation found so many errors that it was ended; `errors` are those found."""
+    """A validation was ended because of too many errors; `errors` are those found."""
 
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__(f"more than {MOST} errors")
@@ -108,7 +108,7 @@ _counted: ContextVar[list[FieldError] | None] = ContextVar("counted", default=No
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """Errors made in here are counted. Raises TooManyErrors as soon as there are too many."""
+    """Errors made inside are counted. Raises TooManyErrors above the limit."""
     token = _counted.set([])
     try:
         yield
@@ -118,7 +118,7 @@ def counted() -> Iterator[None]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """For a check that makes errors it may drop again, and has a bound of its own."""
+    """For a check whose errors may be dropped, and that has its own limit."""
     token = _counted.set(None)
     try:
         yield

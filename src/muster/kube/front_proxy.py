@@ -1,7 +1,7 @@
-"""Whom a front proxy speaks for: the user in the X-Remote-* fields of a request.
+"""The user that a front proxy sends in the X-Remote-* headers of a request.
 
-They are worth what the connection they came on is worth: whoever reads them has made sure that it is the front proxy's, and whoever
-passes a request on takes them away, those of the usual names too where others are configured.
+The headers are trusted only on a connection of a front proxy, which the caller must verify, and relays must remove them, including
+those of the default names if others are configured.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from muster.machinery.authentication import UserInfo
 _USUAL_PREFIX: Final = "x-remote-"
 _REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 4096
-"""Bytes of what is said of one user."""
+"""Bytes of the headers of one user."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyHeaders:
-    """Names of the fields, in lower case: the first that is not empty names the user and the uid, all of them name groups."""
+    """Names of the headers, in lower case: the first non-empty one has the user or the uid, all of them have groups."""
 
     user: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ("x-remote-uid",)
     group: tuple[str, ...] = ("x-remote-group",)
     extra_prefixes: tuple[str, ...] = ("x-remote-extra-",)
     names: frozenset[str] = field(init=False, repr=False, compare=False)
-    """Fields that must not be passed on, besides those with one of `prefixes`."""
+    """Headers that must not be forwarded, besides those with one of `prefixes`."""
     prefixes: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Of fields that must not be passed on: the usual ones too, whatever is configured."""
+    """Prefixes of headers that must not be forwarded, always including the defaults."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", frozenset((*self.user, *self.uid, *self.group)))
@@ -41,7 +41,7 @@ USUAL: Final = FrontProxyHeaders()
 
 
 def remote_user(headers: HeaderPairs, names: FrontProxyHeaders = USUAL) -> UserInfo | None:
-    """None without a user, and where several are named by one field: a front proxy sends one, so one of them is not from it."""
+    """None without a user, or if a header has several: a front proxy sends one, so another one is forged."""
     known, prefixes = names.names, names.extra_prefixes
     found: dict[str, list[str]] = {}
     extras = []
@@ -63,7 +63,7 @@ def remote_user(headers: HeaderPairs, names: FrontProxyHeaders = USUAL) -> UserI
 
 
 def _only(found: dict[str, list[str]], names: tuple[str, ...]) -> str | None:
-    """The value of the first of these fields that is there; empty without any, None where it is there more than once."""
+    """The value of the first of these headers that exists; empty without any, None if it is repeated."""
     for name in names:
         if values := found.get(name):
             return from_header(values[0]) if len(values) == 1 else None
@@ -71,17 +71,16 @@ def _only(found: dict[str, list[str]], names: tuple[str, ...]) -> str | None:
 
 
 class RemoteUsers:
-    """`remote_user` for a server that hears of the same few users in request after request: what the very same fields said before
-    is not read again."""
+    """`remote_user` with a cache, for a server with the same few users in many requests."""
 
     def __init__(self, names: FrontProxyHeaders = USUAL) -> None:
         self._names = names
         self._relevant: dict[bytes, bool] = {}
-        """Whether fields of a name, as it is spelled, say anything of a user."""
+        """Whether headers of a name, in this spelling, are relevant."""
         self._users: dict[tuple[tuple[bytes, bytes], ...], UserInfo | None] = {}
 
     def find(self, fields: Iterable[tuple[bytes, bytes]]) -> UserInfo | None:
-        """`fields`: all of a request, as they came."""
+        """`fields`: all headers of a request, unchanged."""
         relevant = self._relevant
         user_fields = tuple(
             [field for field in fields if (relevant[field[0]] if field[0] in relevant else self._is_relevant(field[0]))]

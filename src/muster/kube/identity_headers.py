@@ -1,7 +1,7 @@
-"""How names of users travel in header fields, those of a front proxy (X-Remote-*) and those of impersonation (Impersonate-*) alike.
+"""The encoding of users in headers, for front proxies (X-Remote-*) and for impersonation (Impersonate-*).
 
-The bytes of a value are UTF-8, though fields are read as latin-1. The key of an extra is the rest of a field's name, in lower case
-and percent-encoded where a field's name could not hold it.
+The bytes of a value are UTF-8, though headers are decoded as latin-1. The key of an extra is the rest of a header's name, in lower
+case and percent-encoded if necessary.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from muster.machinery.golang.text import well_formed
 from muster.machinery.golang.urls import unescape
 
 HeaderPairs = Iterable[tuple[str, str]]
-"""Fields as they came: lower-case name and value, repeated ones repeated."""
+"""Headers as received: lower-case name and value, including repeated ones."""
 
 
 def from_header(field: str) -> str:
-    """A name in a header field."""
+    """A name in a header value."""
     if field.isascii():
         return field
     try:
@@ -31,7 +31,7 @@ def to_header(name: str) -> str:
 
 
 def extra_fields(headers: HeaderPairs, prefix: str) -> dict[str, tuple[str, ...]]:
-    """What the fields of a prefix say of a user, by key."""
+    """The extra fields with a prefix, by key."""
     found: dict[str, tuple[str, ...]] = {}
     for name, value in headers:
         if name.startswith(prefix):
@@ -41,7 +41,7 @@ def extra_fields(headers: HeaderPairs, prefix: str) -> dict[str, tuple[str, ...]
 
 
 def _extra_key(encoded: str) -> str:
-    """One that is encoded badly is taken as it is, so that nothing that was said of a user is lost."""
+    """An invalid encoding is kept unchanged, so that no information is lost."""
     try:
         return well_formed(unescape(encoded, "path"))
     except GoError:

@@ -1,7 +1,7 @@
-"""Acting as somebody else: what the `Impersonate-*` fields of a request ask for, and every permission that it takes.
+"""Impersonation: the requested user of the `Impersonate-*` headers, and the required permissions.
 
-Each name, group, uid and extra value needs a permission of its own, verb `impersonate`. Whoever serves the request asks an
-authorizer for all of them, in order, and goes on as `user` only if every one is granted.
+Each name, group, uid and extra value needs a permission of its own, verb `impersonate`. The server authorizes all of them, in
+order, and continues as `user` only if every one is granted.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _VERSION: Final = f"{_GROUP_OF_KINDS}/v1"
 
 
 class BadImpersonation(ValueError):
-    """The request names parts of an identity without a user: a bad request, in the words clients know."""
+    """The headers have parts of an identity without a user: a bad request, with kube-apiserver's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
     user: UserInfo
     needed: tuple[AccessAttributes, ...]
-    """Permissions, in the order in which they are asked for."""
+    """Permissions, in the order of the checks."""
 
 
 def wanted_impersonation(headers: HeaderPairs) -> Impersonation | None:
-    """None: nobody is to be impersonated. Raises BadImpersonation."""
+    """None: no impersonation. Raises BadImpersonation."""
     pairs = [(name, value) for name, value in headers if name.startswith(PREFIX)]
     if not pairs:
         return None
-    # A field that came twice reads as one with a comma in it: nobody has such a name, and neither of the two is taken.
+    # A repeated header reads as one with a comma in it: no user has such a name, and neither of the two is used.
     name = from_header(", ".join(value for field, value in pairs if field == _USER))
     uid = from_header(", ".join(value for field, value in pairs if field == _UID))
     groups = tuple(from_header(value) for field, value in pairs if field == _GROUP)
@@ -65,7 +65,7 @@ def wanted_impersonation(headers: HeaderPairs) -> Impersonation | None:
 
 
 def refusal_text(user: UserInfo, needed: AccessAttributes) -> str:
-    """That somebody lacks a permission to impersonate, in the words clients know."""
+    """The message that a permission to impersonate is missing, with kube-apiserver's text."""
     where = f'in the namespace "{needed.namespace}"' if needed.namespace else "at the cluster scope"
     what = f'resource "{needed.full_resource}" in API group "{needed.group}"'
     return f'User "{user.name}" cannot impersonate {what} {where}'
@@ -76,7 +76,7 @@ def _needed(resource: str, name: str, group: str = "", *, subresource: str = "",
 
 
 def _service_account(user: str) -> tuple[str, str] | None:
-    """Namespace and name, where the user's name is a service account's."""
+    """Namespace and name, if the user is a service account."""
     namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
     if not user.startswith(_ACCOUNT) or name_is_label(namespace) or name_is_subdomain(name):
         return None

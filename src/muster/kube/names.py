@@ -1,8 +1,8 @@
-"""What names, labels and annotations may look like, with the texts the API answers when they do not.
+"""Validation of names, labels and annotations, with the API's messages.
 
-Each check takes a value and returns a list of messages, empty when the value is fine; the caller puts them behind a field. Object
-names are checked by a `NameRule` (`name, prefix -> messages`), where `prefix` says that a suffix will be appended (generateName).
-Lengths are counted in UTF-8 bytes, as the API does.
+Each check takes a value and returns a list of messages, empty if the value is valid; the caller adds the field. Object names are
+checked by a `NameRule` (`name, prefix -> messages`), where `prefix` is whether a suffix will be appended (generateName). Lengths
+are counted in UTF-8 bytes, as the API does.
 """
 
 from __future__ import annotations

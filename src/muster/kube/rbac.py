@@ -1,10 +1,10 @@
-"""Role-based access control as pure functions and one index: what rules allow, who holds them, what they cover.
+"""RBAC as pure functions and one index: evaluation of rules, their subjects, and coverage.
 
-A rule allows what it lists and nothing denies. `Grants` is the index from subject to granted rules over roles and bindings that
-somebody else keeps (a store, informers): it reads them through one function and is told which of them changed. A changed binding
-is taken out and put in again, a changed role does so with the bindings that refer to it, so a change costs what it touches. Each
-change tells whose rights it changed, former subjects included; one that changes nobody's rights (a label, the same rules again)
-tells nobody. Compiled rules are shared by content: most clusters hold the same roles.
+Rules only allow. `Grants` is the index from subject to granted rules over roles and bindings of a store or informers: it reads them
+through one function and is notified of changes. A changed binding is removed and added again, a changed role does so with the
+bindings that refer to it, so a change costs what it affects. Each change returns the affected subjects, including former ones; a
+change that affects no permissions (a label, the same rules again) returns none. Compiled rules are shared by content: most clusters
+have the same roles.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _compiled(rules: bytes) -> tuple[Rule, ...]:
 
 
 def shown(atoms: Iterable[RawRule]) -> list[str]:
-    """Atoms as the API server prints them, those that differ only in the verb as one."""
+    """Atoms as the API server prints them, those that differ in the verb only as one."""
     found: dict[str, tuple[RawRule, dict[str, None]]] = {}
     for atom in atoms:
         target = {key: list(value) for key, value in atom.items() if key != "verbs"}
@@ -108,8 +108,8 @@ class RbacRef(NamedTuple):
 
 @dataclass(slots=True)
 class Grant:
-    """The rules one binding gives a subject; `description` is how an allowed request explains itself, `problem` why there are
-    no rules."""
+    """The rules that one binding grants a subject; `description` is the reason of an allowed request, `problem` why there are no
+    rules."""
 
     rules: tuple[Rule, ...]
     description: str
@@ -117,11 +117,11 @@ class Grant:
 
 
 Table = dict[Subject, dict[RbacRef, Grant]]
-"""Per subject: what each binding gives it."""
+"""By subject: the grants of each binding."""
 
 
 class _Binding:
-    """A binding as it was put in: what to undo when it changes."""
+    """An indexed binding, with what must be removed when it changes."""
 
     __slots__ = ("role", "rules", "subjects")
 
@@ -132,7 +132,7 @@ class _Binding:
 
 
 class Grants:
-    """Who holds which rules. `read` gives a role or binding as it is now, or None."""
+    """The index of subjects and their rules. `read` returns the current role or binding, or None."""
 
     def __init__(self, read: Callable[[RbacRef], Mapping[str, Any] | None]) -> None:
         self._read = read
@@ -176,7 +176,7 @@ class Grants:
         return None if role is None else list(role.get("rules") or ())
 
     def changed(self, binding_ref: RbacRef) -> set[Subject]:
-        """A role or binding came, changed or went. Tells whose rights are others now."""
+        """A role or binding was added, changed or deleted. Returns the subjects whose permissions changed."""
         if binding_ref.kind in ("RoleBinding", "ClusterRoleBinding"):
             return self._renew(binding_ref)
         touched: set[Subject] = set()
@@ -236,12 +236,12 @@ def _same(one: tuple[Rule, ...], other: tuple[Rule, ...]) -> bool:
 
 
 def role_ref(kind: str, namespace: str, name: str) -> RbacRef:
-    """What a roleRef in a namespace means."""
+    """The role of a roleRef in a namespace."""
     return RbacRef("ClusterRole", "", name) if kind == "ClusterRole" else RbacRef("Role", namespace, name)
 
 
 def subjects_of(user: UserInfo) -> list[Subject]:
-    """As which subjects a user is meant by bindings."""
+    """The subjects that match a user."""
     return [("User", user.name), *(("Group", group) for group in user.groups)]
 
 

@@ -1,10 +1,10 @@
-"""What a request asks of an API server, read from method, path and query as kube-apiserver itself reads them.
+"""The attributes of an API request, parsed from method, path and query exactly as kube-apiserver does.
 
-Follows `k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory` (Kubernetes 1.35) with the prefixes `api` and `apis`. Whoever
-stands before an API server and judges its requests must read each exactly as the server will: what is taken for a `get` here and
-streams every Secret there is an escalation. That holds for oddities too: the verb in the path (`/api/v1/watch/…`,
-`/api/v1/proxy/…`), empty segments, `watch` with any value but a false one, a name that only a field selector gives. What the
-server would refuse to read, or what servers read differently, is a ValueError and no guess.
+Follows `k8s.io/apiserver/pkg/endpoints/request.RequestInfoFactory` (Kubernetes 1.35) with the prefixes `api` and `apis`. A proxy
+that authorizes requests for an API server must parse each exactly as the server will: a request taken for a `get` here that streams
+all Secrets there is a privilege escalation. That includes special cases: the verb in the path (`/api/v1/watch/…`,
+`/api/v1/proxy/…`), empty segments, `watch` with any value but a false one, a name in a field selector only. Requests that the
+server would refuse, or that server versions parse differently, are a ValueError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.machinery.golang.urls import decode_path, query_pairs
 from muster.machinery.memo import memoized
 
 MAX_PARAMETERS: Final = 10_000
-"""Of a query: Go since 1.26 reads nothing of a longer one, Go before it everything."""
+"""Of a query: Go since 1.26 ignores a longer one, former versions parse it completely."""
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _IN_PATH: Final = frozenset({"proxy", "watch"})
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
@@ -32,8 +32,7 @@ _USUAL_PATH: Final = 192
 
 
 class RequestInfo(msgspec.Struct, frozen=True, gc=False):
-    """Go's `RequestInfo`. `verb` is Kubernetes' for resources (empty for methods that it has none for) and the lower-case method
-    otherwise."""
+    """Go's `RequestInfo`. `verb` is Kubernetes' for resources (empty for other methods) and the lower-case method otherwise."""
 
     is_resource: bool
     path: str
@@ -47,15 +46,15 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     subresource: str = ""
     name: str = ""
     parts: tuple[str, ...] = ()
-    """The segments from the resource on: resource, name, subresource, and what nobody interprets."""
+    """The segments from the resource on: resource, name, subresource, and the uninterpreted rest."""
     field_selector: str = ""
     label_selector: str = ""
     verb_in_path: bool = False
-    """The path names the verb, before the resource; the selectors of such requests count for nothing."""
+    """The path has the verb, before the resource; selectors of such requests are ignored."""
 
 
 class _Paths:
-    """What paths ask with one method. Those of collections are few, and most others are one of them with a name behind it."""
+    """A cache of parsed paths of one method. Paths of collections are few, and most others are one of them followed by a name."""
 
     __slots__ = ("collections", "method", "parents", "verb")
 
@@ -64,7 +63,7 @@ class _Paths:
         self.verb = _VERBS[method]
         self.collections: dict[str, RequestInfo] = {}
         self.parents: dict[str, RequestInfo] = {}
-        """Of objects, by their path up to the name: what one of them asks, all do."""
+        """Of objects, by their path up to the name, since all objects have the same result."""
 
     def read(self, raw_path: str) -> RequestInfo:
         found = self.collections.get(raw_path)
@@ -97,7 +96,7 @@ class _Paths:
 
 
 def _is_plain(info: RequestInfo, raw_path: str) -> bool:
-    """Whether the path ends with the name of an object, and would be read alike with every other name."""
+    """Whether the path ends with an object's name, and would be parsed alike with any other name."""
     written = info.path == raw_path and not raw_path.endswith("/")
     return written and len(info.parts) == 2 and not info.verb_in_path and info.resource != "namespaces"
 
@@ -112,7 +111,7 @@ _PATHS: Final = {method: _Paths(method) for method in _VERBS}
 
 
 def request_info(method: str, raw_path: str, query: str) -> RequestInfo:
-    """`raw_path` and `query` are as they came in the target. ValueError: no server would read this, or not all alike."""
+    """`raw_path` and `query` are as received in the target. ValueError: servers refuse it, or parse it differently."""
     paths = _PATHS.get(method)
     info = paths.read(raw_path) if paths is not None else _read(method, raw_path)
     if not query:
@@ -145,7 +144,7 @@ def request_info(method: str, raw_path: str, query: str) -> RequestInfo:
 
 
 def _read(method: str, raw_path: str) -> RequestInfo:
-    """What a request without a query asks."""
+    """The attributes of a request without a query."""
     if not raw_path.isprintable():
         _refuse_control_characters(raw_path)
     path = decode_path(raw_path) if "%" in raw_path else raw_path
@@ -188,7 +187,7 @@ def _read(method: str, raw_path: str) -> RequestInfo:
 
 
 class _Options(NamedTuple):
-    """Of a query, what decides the meaning of a request for many objects."""
+    """The query options that affect the meaning of a request for many objects."""
 
     watch: bool
     name: str
@@ -198,7 +197,7 @@ class _Options(NamedTuple):
 
 @memoized(512, 256)
 def _options(query: str) -> _Options:
-    """Clients ask with the same few options all the time. Where one option cannot be read, the server heeds none but `watch`."""
+    """Cached, since clients use the same few options. If one option is invalid, the server ignores all but `watch`."""
     if query.count("&") >= MAX_PARAMETERS:
         raise ValueError(f"the query has more than {MAX_PARAMETERS} parameters")
     first: dict[str, str] = {}
@@ -218,7 +217,7 @@ def _options(query: str) -> _Options:
 
 
 def is_true(value: str) -> bool:
-    """What an API server makes of a parameter that is a boolean: everything but 0 and false, also the empty text, is true."""
+    """How an API server parses a boolean parameter: everything but 0 and false, including the empty text, is true."""
     return value != "0" and value.casefold() != "false"
 
 
@@ -232,7 +231,7 @@ def _text(values: dict[str, str], key: str) -> str:
 
 
 def _pinned_name(terms: tuple[FieldTerm, ...]) -> str:
-    """The name that a field selector requires, where it could be one in a path."""
+    """The name that a field selector requires, if it could be one in a path."""
     for term in terms:
         if term.path == "metadata.name" and term.operator == "=":
             fits = term.value not in (".", "..") and "/" not in term.value and "%" not in term.value

@@ -1,9 +1,9 @@
-"""Do rules that somebody holds grant all of a rule that they want to hand on?
+"""RBAC's escalation check: whether the rules that a user has cover all of a rule.
 
-A rule is a product: n verbs, groups, resources and names are n⁴ permissions, and a few kilobytes of it are millions. So they
-are not looked at one by one. In each dimension, values that the same held rules match are one class; whether a combination of
-classes is granted is the intersection of the sets of rules they match (bits of an integer), and combinations are few. Only what
-is missing is spelled out, and no more of it than anybody reads.
+A rule is a product: n verbs, groups, resources and names are n⁴ permissions, and a few kilobytes of it are millions. So they are
+not checked one by one. In each dimension, values that match the same held rules are one class; whether a combination of classes is
+granted is the intersection of the sets of rules they match (bits of an integer), and there are few combinations. Only missing
+permissions are listed, up to a limit.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 RawRule = Mapping[str, Any]
 MOST_MISSING: Final = 1_000
-"""Permissions that are named as missing."""
+"""The most missing permissions that are listed."""
 _MOST_COMBINATIONS: Final = 100_000
-"""Combinations of classes that are looked at; held rules that make more of them count as not granting the rest."""
+"""The most combinations of classes that are checked; beyond that the rest counts as not granted."""
 _Classes = dict[int, list[str]]
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    # All stars at the end are one, as for the API server.
+    # Several stars at the end are one, as in the API server.
     return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
 class Coverage:
-    """What a number of held rules grant, as sets of rules by verb, group, resource, name and path."""
+    """Held rules, as sets of rules by verb, group, resource, name and path."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._verbs: dict[str, int] = {}
@@ -37,7 +37,7 @@ class Coverage:
         self._resources: dict[str, int] = {}
         self._names: dict[str, int] = {}
         self._unnamed = 0
-        """Rules that are not bound to names."""
+        """Rules without resourceNames."""
         self._paths: dict[str, int] = {}
         for index, rule in enumerate(rules):
             bit = 1 << index

@@ -39,7 +39,7 @@ class Schema:
         self.definitions = definitions
         self.name = name
         self.memo: dict[str, Any] = {}
-        """What walkers compiled for this node, by walker; lives and dies with the node."""
+        """Data that walkers compiled for this node, by walker, with the lifetime of the node."""
 
     def _child(self, raw: Mapping[str, Any]) -> Schema:
         """The node for a nested schema. Built-in documents write `{allOf: [{$ref: X}], default: …}`: the reference is
@@ -95,7 +95,7 @@ class Schema:
 
     @cached_property
     def list_type(self) -> str:
-        """`atomic`, `set` or `map`; atomic where nothing is said."""
+        """`atomic`, `set` or `map`; the default is atomic."""
         kind: str = self.raw.get("x-kubernetes-list-type", "atomic")
         return kind
 

@@ -1,8 +1,8 @@
-"""Label and field selectors: text or API object in, a `Selector` that answers `matches(labels)` out.
+"""Label and field selectors: from text or an API object to a `Selector` with `matches(labels)`.
 
-A label selector is a conjunction of requirements, kept sorted by key as the API prints them. The text grammar is read by a
-small hand-written lexer and parser, because its error messages are part of the API. An operator is a name (`in`, `=`, …) and a
-function over the label's value; absent labels are decided by the operator alone.
+A label selector is a conjunction of requirements, sorted by key as the API prints them. The text is parsed by a small hand-written
+lexer and parser, because its error messages are part of the API. An operator is a name (`in`, `=`, …) and a function of the label's
+value; absent labels are decided by the operator alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _END: Final = ""
 
 
 class SelectorError(ValueError):
-    """The selector cannot be understood; the text is what the API answers (400)."""
+    """An invalid selector; the text is the API's error (400)."""
 
 
 def _int64(text: str) -> int | None:
@@ -89,7 +89,7 @@ class Selector:
         return all(requirement.matches(known) for requirement in self.requirements)
 
     def compiled(self) -> Callable[[Mapping[str, str]], bool]:
-        """`matches` for many: a function made for these requirements."""
+        """`matches` for many calls: a function compiled for these requirements."""
         if self.nothing or len(self.requirements) != 1 or self.requirements[0].operator not in ("=", "==", "in"):
             return self.matches
         key, values = self.requirements[0].key, frozenset(self.requirements[0].values)

@@ -1,7 +1,7 @@
-"""What a service account's token says of itself: whose it is, and from when until when it counts.
+"""The claims of a service account's token: its account and its validity.
 
-Nothing is verified here, which only the API server that issued a token can do (TokenReview): these are facts for whoever holds the
-token and wants to know when to ask for the next one.
+Nothing is verified here, which only the issuing API server can do (TokenReview): holders of the token use the claims to know when
+to renew it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TokenClaims:
     expires: datetime
 
     def after(self, part: float) -> datetime:
-        """When this part of its life is over."""
+        """The time when this part of its lifetime has passed."""
         return self.issued + (self.expires - self.issued) * part
 
     @property
@@ -36,7 +36,7 @@ class TokenClaims:
 
 
 def read_claims(token: bytes) -> TokenClaims | None:
-    """None of what is no token that tells."""
+    """None for a text that is no token, or has no such claims."""
     try:
         payload = token.split(b".")[1]
         found = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)), type=_Payload)

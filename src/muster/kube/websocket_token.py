@@ -1,7 +1,7 @@
-"""A bearer token in a WebSocket's subprotocols, where browsers put it: they cannot set an Authorization field.
+"""A bearer token in a WebSocket's subprotocols, as browsers send it: they cannot set an Authorization header.
 
-A client offers `base64url.bearer.authorization.k8s.io.<token>` beside the protocols it speaks. The token is for the server that
-authenticates; whoever passes the request on takes it out (`without_bearer_protocol`).
+A client offers `base64url.bearer.authorization.k8s.io.<token>` besides its protocols. The token is for the authenticating server; a
+proxy must remove it (`without_bearer_protocol`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _ALPHABET: Final = re.compile("[A-Za-z0-9_-]*")
 
 
 def protocol_token(values: Iterable[str]) -> str:
-    """The token in the values of Sec-WebSocket-Protocol; empty without one. ValueError for what is no token, for several, and for
-    one without a protocol beside it, which is what the server would answer with."""
+    """The token in the values of Sec-WebSocket-Protocol; empty if there is none. ValueError for an invalid token, for several, and
+    for one without another protocol, as in kube-apiserver."""
     offered = [protocol.strip() for value in values for protocol in value.split(",")]
     tokens = [protocol.removeprefix(BEARER_PROTOCOL) for protocol in offered if protocol.startswith(BEARER_PROTOCOL)]
     if not tokens:
@@ -31,12 +31,12 @@ def protocol_token(values: Iterable[str]) -> str:
 
 
 def upgrade_token(protocol: str | None, values: Iterable[str]) -> str:
-    """`protocol_token` of a request that wants to leave HTTP for `protocol`; empty if that is not WebSocket. Raises ValueError."""
+    """`protocol_token` of a request that upgrades to `protocol`; empty if that is not WebSocket. Raises ValueError."""
     return protocol_token(values) if protocol is not None and protocol.strip().lower() == "websocket" else ""
 
 
 def without_bearer_protocol(value: str) -> str:
-    """A value of Sec-WebSocket-Protocol without tokens, in whatever case they are announced; empty where nothing else was in it."""
+    """A value of Sec-WebSocket-Protocol without tokens, in any case of their prefix; empty if nothing else was in it."""
     if BEARER_PROTOCOL not in value.lower():
         return value
     offered = (protocol.strip() for protocol in value.split(","))
@@ -45,7 +45,7 @@ def without_bearer_protocol(value: str) -> str:
 
 def _decoded(token: str) -> str:
     try:
-        if not _ALPHABET.fullmatch(token):  # Python would skip what is not of it
+        if not _ALPHABET.fullmatch(token):  # Python would ignore other characters
             raise ValueError
         return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a scalar in YAML means to Kubernetes: JSON's null, booleans, numbers and strings, resolved by YAML 1.1's spellings.
+"""YAML scalars as Kubernetes reads them: JSON's null, booleans, numbers and strings, resolved by YAML 1.1's spellings.
 
-Compared with YAML 1.1 as PyYAML reads it: dates and base-60 numbers stay strings, `1e3` is the number 1000, `y` and `n` are
-booleans, unknown tags are ignored.
+Unlike YAML 1.1 in PyYAML: dates and base-60 numbers stay strings, `1e3` is the number 1000, `y` and `n` are booleans, unknown tags
+are ignored.
 """
 
 from __future__ import annotations

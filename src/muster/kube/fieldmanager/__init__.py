@@ -1,1 +1,1 @@
-"""Who owns which field: field sets, typed comparison, managedFields and server-side apply."""
+"""Field ownership: field sets, typed comparison, managedFields and server-side apply. Follows structured-merge-diff."""

@@ -1,10 +1,10 @@
-"""Server-side apply: lay a configuration over the live object, unless it takes fields somebody else owns.
+"""Server-side apply: merges a configuration into the live object, with conflicts for fields of other managers. Follows
+structured-merge-diff's `merge.Updater.Apply`.
 
-The applier owns exactly what its configuration mentions. What it applied before and dropped now is removed, unless another
-manager owns it too. Taking a field whose value changes from another owner is a conflict, unless forced. `kubectl` gets one
-privilege: it may take fields that its own client-side apply recorded in the last-applied annotation, and that annotation is then
-kept up to date.
-The result is the merged object and its managedFields; arguments are not changed.
+The applier owns exactly the fields of its configuration. Fields that it applied before and dropped now are removed, unless another
+manager owns them too. Changing a field of another owner is a conflict, unless forced. `kubectl` has one privilege: it may take
+fields that its own client-side apply recorded in the last-applied annotation, which is then kept up to date. The result is the
+merged object and its managedFields; arguments are not changed.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ _BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
 class InvalidApply(ValueError):
-    """The request itself is wrong (400)."""
+    """The request itself is invalid (400)."""
 
 
 class ApplyFailed(ValueError):
-    """The configuration cannot be laid over the object (500, with this text)."""
+    """The configuration cannot be merged into the object (500, with this text)."""
 
 
 class ApplyConflict(Exception):
-    """Other managers own what would change. `conflicts` are (owner, path) in the order they are shown."""
+    """Other managers own changed fields. `conflicts` are (owner, path) in display order."""
 
     def __init__(self, conflicts: list[tuple[ManagedFieldsEntry, Path]]) -> None:
         self.conflicts = conflicts
@@ -92,7 +92,7 @@ class ApplyConflict(Exception):
 
 
 def describe(owner: ManagedFieldsEntry) -> str:
-    """An owner in a conflict message. Updates name the version they used."""
+    """An owner in a conflict message. Updates include their API version."""
     text = quote(owner.manager)
     if owner.subresource:
         text += f" with subresource {quote(owner.subresource)}"
@@ -113,10 +113,10 @@ def apply(
     empty: Mapping[str, Any] | None = None,
     convert: Convert | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The object after the configuration was applied (without managedFields), and its managedFields.
+    """The object after the apply (without managedFields), and its managedFields.
 
-    `live` is None where the object does not exist yet. The other arguments are those of `managedfields.track`. Raises
-    ApplyConflict, InvalidApply, ApplyFailed.
+    `live` is None if the object does not exist yet. The other arguments are those of `managedfields.track`. Raises ApplyConflict,
+    InvalidApply, ApplyFailed.
     """
     if managed_fields_of(applied) is not None:
         raise InvalidApply("metadata.managedFields must be nil")
@@ -165,7 +165,7 @@ class _Request:
         self.convert = convert
 
     def before_first_apply(self, live: dict[str, Any], empty: Mapping[str, Any]) -> Managers:
-        """An object nobody tracked so far: what is there belongs to an updater of that name."""
+        """An object without managedFields: its existing fields are assigned to an update manager of that name."""
         return record_update(
             {},
             self.atom,
@@ -216,7 +216,7 @@ class _Request:
         return None if found is None else (found[0], atom_of(found[1], root=True))
 
     def _prune(self, merged: dict[str, Any], last: ManagedFieldsEntry, managers: Managers) -> dict[str, Any]:
-        """The merged object without what this applier owned before and nobody owns now."""
+        """The merged object without fields that this applier owned before and that have no owner now."""
         view = self._at(merged, last.api_version)
         if view is None:
             return merged
@@ -232,7 +232,7 @@ class _Request:
     def _add_back_owned_items(
         self, whole: dict[str, Any], pruned: dict[str, Any], version: str, managers: Managers
     ) -> dict[str, Any]:
-        """Puts back what was pruned although some manager (the applier's new configuration included) owns it."""
+        """Restore what was pruned although a manager (including the applier's new configuration) owns it."""
         owned: dict[str, FieldSet] = {}
         for owner in managers.values():
             at = version if self.convert is None else owner.api_version
@@ -250,7 +250,7 @@ class _Request:
         return pruned if back is None else back[0]
 
     def drop_allowed_conflicts(self, conflict: ApplyConflict, live: dict[str, Any]) -> None:
-        """Returns where every conflict is about a field client-side apply set and nobody touched since; else raises the rest."""
+        """Returns if every conflict is about a field of client-side apply that was not changed since; else raises the rest."""
         allowed = self._client_side_applied(live)
         if allowed is None:
             raise conflict
@@ -281,7 +281,7 @@ def _name(applied: Mapping[str, Any]) -> str:
 
 
 def _with_last_applied(merged: dict[str, Any], applied: Mapping[str, Any]) -> dict[str, Any]:
-    """kubectl's client-side annotation, where there is one, follows what was applied."""
+    """Update kubectl's last-applied annotation, if there is one."""
     annotations = (merged.get("metadata") or {}).get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return merged

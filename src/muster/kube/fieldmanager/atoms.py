@@ -1,8 +1,9 @@
-"""A schema as merging sees it: every node is a scalar, a list or a map (or any of them), and containers say how they merge.
+"""Schemas for merging, as structured-merge-diff's `schema.Atom`: every node is a scalar, a list or a map (or any of them), with its
+merge semantics.
 
-An `Atom` is made from a `Schema` node on first use and kept with it. A list is atomic (one value), a set, or keyed; a map is
-atomic or has parts owned separately, with known fields, and perhaps an atom for every other key. Where the schema says nothing, the
-atom is deduced from the value: maps have parts, lists are atomic. Custom resources get the metadata every object has.
+An `Atom` is made from a `Schema` node on first use and cached with it. A list is atomic (one value), a set, or keyed; a map is
+atomic or granular, with known fields, and perhaps an atom for every other key. Without a schema, the atom is deduced from the
+value: maps are granular, lists are atomic. Custom resources get the metadata of every object.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class MapAtom:
 
 
 class Atom:
-    """Which kinds of value a node may hold. More than one only where the schema leaves it open."""
+    """The kinds of value of a node. More than one only if the schema permits it."""
 
     scalar: str | None = None
     list: ListAtom | None = None
@@ -92,7 +93,7 @@ class _SchemaAtom(Atom):
         return MapAtom(schema.atomic_map, fields, element)
 
     def _below(self, schema: Schema) -> Atom:
-        # A named type starts afresh; an inlined one inherits "preserve unknown fields" from what contains it.
+        # A named type does not inherit "preserve unknown fields"; an inlined one does.
         return atom_of(schema, self._preserve and not schema.name)
 
 
@@ -107,7 +108,7 @@ def _scalar(kind: str, form: str) -> str:
 
 
 def _list_kind(schema: Schema) -> tuple[bool, tuple[str, ...]]:
-    """Whether items are owned separately, and by which keys. Old types say it by their patch strategy alone."""
+    """Whether items are owned separately, and their keys. Old types have only a patch strategy."""
     stated = schema.raw.get("x-kubernetes-list-type")
     if stated == "map":
         return True, schema.list_map_keys
@@ -119,7 +120,7 @@ def _list_kind(schema: Schema) -> tuple[bool, tuple[str, ...]]:
 
 
 def _key_defaults(item: Schema, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What a key is where an item leaves it out. A string that Go structs always have (built-in types, by name) is empty then."""
+    """Defaults of missing keys of an item. A string that Go structs always have (built-in types, by name) is empty then."""
     defaults: dict[str, Any] = {}
     always = set(item.raw.get("required", ())) if item.name else set()
     if item.name.endswith(".LocalObjectReference"):

@@ -1,9 +1,9 @@
-"""Who owns which field: the entries of `metadata.managedFields`, and how ordinary writes move ownership.
+"""The entries of `metadata.managedFields`, and their update by ordinary writes. Follows apimachinery's `managedfields` package.
 
 A `Managers` is the decoded list: one `ManagedFieldsEntry` per manager, operation, API version (updates only) and subresource.
-`track` is what a create, update or patch does to it: every field that changed goes to the writer and leaves all others, fields that
-are gone leave everybody. Invariants kept: an entry owns something, at most ten entries come from updates (the oldest fold into
-one), an entry's time moves only when its manager changed the object, and entries are ordered as the API lists them.
+`track` updates it for a create, update or patch: every changed field moves to the writer, removed fields are removed from all.
+Invariants: an entry owns at least one field, at most ten entries are of updates (the oldest are merged into one), an entry's time
+changes only when its manager changed the object, and entries are ordered as in the API.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Schema] | None"
 
 
 class ManagedFieldsError(ValueError):
-    """Entries that cannot be understood."""
+    """Invalid entries."""
 
 
 class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
-    """One entry: somebody who owns these fields."""
+    """One entry: a manager of these fields."""
 
     manager: str
     operation: str
@@ -176,14 +176,14 @@ def without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def strip_meta(fields: FieldSet) -> FieldSet:
-    """Without what nobody owns: identity and bookkeeping of the object."""
+    """Without fields that are never owned: identity and system metadata of the object."""
     if "f:metadata" not in fields and "f:apiVersion" not in fields and "f:kind" not in fields:
         return fields
     return difference(fields, _NEVER_OWNED)
 
 
 class VersionedComparison:
-    """What a write did to an object, in every API version some owner speaks."""
+    """The changes of a write, in every API version of its managers."""
 
     def __init__(
         self,

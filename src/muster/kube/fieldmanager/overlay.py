@@ -1,7 +1,7 @@
-"""Changing typed objects: laying one over another, taking fields out, and fitting stored field sets to a changed schema.
+"""Operations on typed objects: merge, removal of fields, and adaptation of stored field sets to a changed schema.
 
-`merge` keeps everything of the left object that the right one does not mention, and orders list items by the right one where it
-names them. `remove` takes out the members of a field set. Arguments are never changed; results share parts with them.
+`merge` keeps all fields of the left object that the right one does not have, and orders list items as in the right one. `remove`
+removes the members of a field set. Arguments are never changed; results share parts with them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.kube.fieldmanager.typed import ABSENT, item_element, kind_of
 
 
 def merge(atom: Atom, left: Any, right: Any) -> Any:
-    """The left object with what the right one says laid over it; nothing is removed."""
+    """The left object with the fields of the right one; nothing is removed."""
     if right is ABSENT:
         return left
     if left is ABSENT:
@@ -136,8 +136,8 @@ def with_named_fields(atom: Atom | None, fields: FieldSet) -> FieldSet:
 
 
 def reconcile_field_set_with_schema(atom: Atom, fields: FieldSet) -> FieldSet:
-    """A stored set fitted to today's schema: what was owned inside a container that is atomic by now becomes the container. Gives
-    back the very same set where nothing changed."""
+    """A stored set adapted to the current schema: fields inside a container that is atomic now become the container. Returns the
+    same object if nothing changed."""
     lost: list[tuple[str, ...]] = []
     _outdated(atom, fields, False, (), lost)
     if not lost:

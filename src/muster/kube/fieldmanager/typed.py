@@ -1,9 +1,8 @@
-"""Objects seen through their atoms: checking, listing owned fields, comparing.
+"""Typed values, as structured-merge-diff's `typed`: validation, field sets of configurations, comparison.
 
-These are the operations server-side apply is made of, for values that are plain JSON. `fields_of` lists what a configuration
-mentions (its leaves, and the items of keyed lists and maps); `compare` lists what changed between two objects, containers that came
-or went included. An absent value is `ABSENT`, which is not the same as null. Arguments are never changed; results share parts with
-them.
+Server-side apply consists of these operations, on plain JSON. `fields_of` lists the fields of a configuration (its leaves, and the
+items of keyed lists and maps); `compare` lists what changed between two objects, including added and removed containers. An absent
+value is `ABSENT`, which differs from null. Arguments are never changed; results share parts with them.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def item_element(atom: ListAtom, item: Any) -> str:
 
 
 def kind_of(atom: Atom, value: Any) -> MapAtom | ListAtom | str | None:
-    """How a value of this atom is treated. Null, and a value of a kind the atom does not have, go by the first kind there is."""
+    """The effective type of a value. Null, and a value of another type than the atom has, get the first type of the atom."""
     if isinstance(value, dict):
         if atom.map is not None:
             return atom.map
@@ -165,7 +164,7 @@ def _wrapped(value: Any) -> str:
 
 
 def fields_of(atom: Atom, value: Any) -> FieldSet:
-    """What a configuration mentions, as its applier owns it."""
+    """The fields of a configuration that its applier owns."""
     return _fields(atom, value) or {}
 
 
@@ -243,7 +242,7 @@ def _everything(atom: Atom, value: Any) -> FieldSet:
         fields, other = kind.fields, kind.element or DEDUCED
         made: FieldSet = {SELF: {}}
         for key, item in value.items():
-            # Most values are text: a leaf, whatever the schema says.
+            # Most values are text: a leaf, whatever the schema is.
             made["f:" + key] = {} if type(item) is str else _everything(fields.get(key) or other, item)
         return made
     if isinstance(kind, ListAtom):
@@ -264,7 +263,7 @@ def _everything(atom: Atom, value: Any) -> FieldSet:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equality where true is not one, at any depth."""
+    """Equality that distinguishes true and 1, at any depth."""
     if left is right:
         return True
     if left != right:

@@ -1,1 +1,1 @@
-"""How patches make one object of another: JSON patch, merge patch, strategic merge."""
+"""Patches: JSON patch, merge patch, strategic merge patch."""

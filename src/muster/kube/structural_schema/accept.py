@@ -1,8 +1,8 @@
-"""The quick answer to "is this value valid?": one compiled predicate per schema, no paths, no messages.
+"""The fast path of validation: one compiled predicate per schema, without paths and messages.
 
-A node becomes a table from Python type to check; a parent looks its child's table up and calls the check, so a scalar without
-constraints costs two dictionary lookups. The predicate agrees exactly with the walker that words the errors, `openapi`:
-it accepts if and only if the walker finds nothing.
+A node becomes a table from Python type to check; a parent looks up its child's table and calls the check, so a scalar without
+constraints costs two dict lookups. The predicate agrees exactly with the walker that produces the errors, `openapi`: it accepts if
+and only if the walker finds nothing.
 """
 
 from __future__ import annotations

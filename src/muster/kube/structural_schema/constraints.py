@@ -23,8 +23,7 @@ _SAFE_INTEGER: Final = 2**53 - 1
 
 
 class Choices:
-    """An enumeration: what is in it, and how errors show it. An enumeration may be long, and so may the list of values that are
-    not in it."""
+    """An enumeration: its members, and how errors show it. Both it and the list of invalid values may be long."""
 
     __slots__ = ("_known", "detail")
 
@@ -44,7 +43,7 @@ class Choices:
 
 
 class Constraints:
-    """What a value at this place must fulfil."""
+    """The constraints of a value at this position."""
 
     __slots__ = (
         "_choices",

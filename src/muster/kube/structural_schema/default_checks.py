@@ -1,8 +1,8 @@
-"""Are the defaults in a schema good values themselves?
+"""Validation of the defaults in a schema.
 
-A default must not carry fields its schema does not know, must be valid by that schema, and inside an embedded resource's type or
-metadata must make those valid. Rules (`x-kubernetes-validations`) apply to defaults too; the caller gives a function that evaluates
-them, because the expression language lives elsewhere.
+A default must not have fields that its schema does not have, must be valid by that schema, and inside an embedded resource's type
+or metadata must make those valid. Rules (`x-kubernetes-validations`) apply to defaults too; the caller passes a function that
+evaluates them, because CEL is another package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _META_FIELDS: Final = ("metadata", "apiVersion", "kind")
 
 
 def check_defaults(raw: Raw, path: str, evaluate: EvaluateRules | None = None) -> list[FieldError]:
-    """What is wrong with the defaults of a structural schema of a resource."""
+    """The errors of the defaults of a structural schema of a resource."""
     return list(_check(raw, path, (), False, True, evaluate))
 
 

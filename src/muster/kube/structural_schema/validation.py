@@ -1,8 +1,7 @@
-"""Is this object valid by its schema, and if not, what exactly is wrong?
+"""Validation of objects by their schema, with kube-apiserver's errors.
 
-`SchemaValidator` compiles a schema once: a predicate that answers for valid objects in microseconds, and the constraint tree over
-which `openapi` words the errors when the predicate says no. With the old object, parts that did not change since are
-let through (ratcheting).
+`SchemaValidator` compiles a schema once: a predicate that accepts valid objects in microseconds, and the constraint tree from which
+`openapi` produces the errors of invalid ones. With the old object, unchanged parts are accepted (ratcheting).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class SchemaValidator:
         self._accept = accept(self.node)
 
     def errors(self, value: Any, old: Any = None, base: str = "") -> list[FieldError]:
-        """What is wrong with a value; `base` is the field of the value itself when it is not the whole object."""
+        """The errors of a value; `base` is the field of the value itself when it is not the whole object."""
         if self._accept(value):
             return []
         correlation = None if old is None else Correlation(value, old, self.node)
