@@ -55,7 +55,7 @@ _ON_FIRST_USE = {
 
 
 def __getattr__(name: str) -> object:
-    """Libraries and the estimator are loaded on first use: importing this package should cost a command nothing."""
+    """Libraries and the estimator are imported on first use: importing this package should cost a command nothing."""
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,6 @@
-"""Ranges of sizes and costs, as the estimator calculates with them: pairs of least and most.
+"""Ranges of sizes and costs for the estimator: pairs of minimum and maximum.
 
-Everything saturates at 2^64 - 1, which stands for "no bound known". Factors are multiplied in floating point and rounded
-up, as the reference does.
+Everything saturates at 2^64 - 1, which means unbounded. Factors are multiplied in floating point and rounded up, as in cel-go.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Environments and programs: the package's front door.
+"""Environments and programs: the main API of the package.
 
-An environment knows variables, functions and types; it turns text into programs. Compiling is the expensive part, so
-an environment remembers the programs it made. A program is immutable and may be evaluated from anywhere; each
-evaluation has a frame of its own.
+An environment has variables, functions and types; it compiles text to programs. Compiling is expensive, so an environment caches
+its programs. A program is immutable and may be evaluated concurrently; each evaluation has its own frame.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from muster.cel.values import MISSING
 from muster.cel.views import Declaration
 
 PER_CALL_LIMIT = 1_000_000
-"""The cost one evaluation may reach, about a tenth of a second in the reference."""
+"""The cost limit of one evaluation, about a tenth of a second in cel-go."""
 RUNTIME_COST_BUDGET = 10_000_000
-"""The cost all rules of one custom resource, or of one policy binding, may reach together."""
+"""The cost limit of all rules of one custom resource, or of one policy binding, together."""
 MATCH_CONDITIONS_COST_BUDGET = 2_500_000
-"""The cost all match conditions of one webhook may reach together."""
+"""The cost limit of all match conditions of one webhook together."""
 _REMEMBERED = 512
 
 
 class InstantiationError(CompileError):
-    """The expression is well typed, but a constant part of it has no value; `str(error)` says which."""
+    """The expression is well typed, but a constant part of it cannot be evaluated; `str(error)` names it."""
 
     def __init__(self, source: str, message: str) -> None:
         super().__init__(source, [Issue(-1, message)])
@@ -43,7 +42,7 @@ class InstantiationError(CompileError):
 
 
 class CostBudget:
-    """What is left for a series of evaluations; each takes its actual cost from it."""
+    """The remaining cost for a series of evaluations; each subtracts its actual cost."""
 
     __slots__ = ("remaining",)
 
@@ -68,7 +67,7 @@ class Program:
     def evaluate(self, variables: Mapping[str, Any], budget: CostBudget | int = PER_CALL_LIMIT) -> Any:
         """The value for these variables; raises EvaluationError or CostExceeded.
 
-        An int limits this evaluation. A CostBudget limits the series as well: it is charged what the evaluation cost.
+        An int limits this evaluation. A CostBudget limits the series as well: the evaluation's cost is subtracted from it.
         """
         return self.evaluate_with_cost(variables, budget)[0]
 
@@ -95,7 +94,7 @@ class Program:
         return result, cost
 
     def maximum_cost(self, root: Declaration | None) -> int:
-        """The worst case, when `self` is declared as `root`; see `estimate.py` for what to do with it."""
+        """The worst case, if `self` is declared as `root`; see `estimate.py` for its use."""
         from muster.cel.estimate import maximum_cost
 
         return maximum_cost(self.tree, root)
@@ -108,8 +107,8 @@ class Environment:
     """Declarations under which expressions are compiled.
 
     `variables` maps names to types or schema declarations, `structs` names to struct types that expressions may construct.
-    Kubernetes checks literals beyond their types and refuses lists and maps of mixed ones; with `plain_literals` they are as cel-go
-    has them where nobody asks for that.
+    Kubernetes checks literals beyond their types and refuses lists and maps of mixed ones; `plain_literals` disables that, as in
+    plain cel-go.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class Environment:
         self._programs: dict[tuple[str, Type | None], Program] = {}
 
     def declaration(self, name: str) -> Declaration | None:
-        """How a variable was declared; a plain type has no bounds and counts as none."""
+        """The declaration of a variable; None for a plain type, which has no bounds."""
         found = self._variables.get(name)
         return found if found is not None and found.bounded else None
 
@@ -165,7 +164,7 @@ class Environment:
 
 
 class ResultTypeError(CompileError):
-    """The expression has another type than the one asked for."""
+    """The expression does not have the required type."""
 
     def __init__(self, source: str, expected: Type, found: Type) -> None:
         self.expected, self.found = expected, found
@@ -174,7 +173,7 @@ class ResultTypeError(CompileError):
 
 
 class _Declarations:
-    """What libraries declare, merged."""
+    """The merged declarations of libraries."""
 
     def __init__(self, libraries: tuple[Library, ...]) -> None:
         self.functions: dict[str, Function] = {}

@@ -1,8 +1,8 @@
-"""The errors of the CEL engine, worded as cel-go words them.
+"""The errors of the CEL engine, with cel-go's texts.
 
-A `CompileError` carries issues with a place in the source and renders them as cel-go does, caret line included,
-because API servers pass that text on to users. An `EvaluationError` is a CEL error *value*: logical operators may
-absorb it. `CostExceeded` is not a value: nothing inside an expression can absorb it, so that a budget always holds.
+A `CompileError` has issues with positions in the source and renders them as cel-go does, including the caret line, because API
+servers pass that text on to users. An `EvaluationError` is a CEL error *value*: logical operators may absorb it. `CostExceeded` is
+not a value: nothing inside an expression can absorb it, so that a limit always holds.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class CostExceeded(CelError):
 
 
 MOST_ELEMENTS = 1_000_000
-"""No list that one operation makes is longer: reading it would cost more than an evaluation may."""
+"""The longest list that one operation may make: reading it would exceed the cost limit of an evaluation."""
 MOST_CHARACTERS = 10_000_000
-"""No string that one operation makes is longer, for the same reason."""
+"""The longest string that one operation may make, for the same reason."""
 
 
 def afford(count: int, most: int) -> None:
-    """Refuses memory before it is taken: the reference charges some operations only after they are done."""
+    """Refuses large allocations beforehand: cel-go charges some operations only afterwards."""
     if count > most:
         raise CostExceeded
 
 
 class Issue(NamedTuple):
-    """One complaint about the source; `offset` is in code points, or -1 when it concerns the whole."""
+    """One error in the source; `offset` is in code points, or -1 if it concerns the whole."""
 
     offset: int
     message: str

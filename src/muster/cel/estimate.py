@@ -1,10 +1,10 @@
-"""The worst an expression can cost, from its text and the bounds in a schema.
+"""The maximum cost of an expression, from its text and the bounds in a schema.
 
-Kubernetes refuses a CRD whose rules may cost too much, so that authors bound their lists and strings. The estimate walks
-the checked tree and keeps for each node a range of costs and, where values have a size, a range of sizes: from literals,
-from `maxItems`, `maxLength` and `maxProperties` of the declaration a path of selections leads to, from the functions
-that produced them. The figures are part of what a CRD author can rely on and follow the reference, oddities included:
-a path that starts at a computed value is looked up as if it started at `self`.
+Kubernetes refuses a CRD whose rules may cost too much, so that authors bound their lists and strings. The estimate walks the
+checked tree and computes for each node a range of costs and, for values with a size, a range of sizes: from literals, from
+`maxItems`, `maxLength` and `maxProperties` of the declaration at the end of a path of selections, from the functions that produced
+them. CRD authors rely on the results, so they follow cel-go's, including its oddities: a path that starts at a computed value is
+looked up as if it started at `self`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 _KEY = Declaration(DYN, lambda value: value, bound=0)
 
 STATIC_COST_LIMIT = 10_000_000
-"""What one rule may cost at worst."""
+"""The maximum cost of one rule."""
 STATIC_CRD_COST_LIMIT = 100_000_000
-"""What all rules of a CRD may cost at worst."""
+"""The maximum cost of all rules of a CRD."""
 
 
 def maximum_cost(tree: Node, root: Declaration | None) -> int:
-    """The most an evaluation can cost when `self` is declared as `root`; UNBOUNDED when nothing limits it."""
+    """The maximum cost of an evaluation if `self` is declared as `root`; UNBOUNDED without a limit."""
     return Estimator(root).cost(tree).most
 
 
 def maximum_cardinality(declaration: Declaration) -> int:
-    """How often a value of the declaration fits into one request, where no maxItems bounds it."""
+    """The maximum number of values of the declaration in one request, without maxItems."""
     return MAX_REQUEST // (declaration.smallest + 1)
 
 
 def cost_complaint(what: str, cost: int, limit: int) -> str:
-    """The server's words for an estimate over its limit."""
+    """The server's message for an estimate over its limit."""
     factor = cost / limit
     if factor > 100:
         shown = "more than 100x"
@@ -90,7 +90,7 @@ class Estimator:
         return local.path if local is not None else self.paths.get(id(node), ())
 
     def argument_path(self, node: Node) -> Path:
-        """The path functions may see: accumulators have none."""
+        """The path that functions may use: accumulators have none."""
         path = self.path(node)
         return () if path and path[0] == ACCUMULATOR else path
 

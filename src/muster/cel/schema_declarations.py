@@ -1,9 +1,8 @@
 """OpenAPI schemas to declarations, by Kubernetes' rules.
 
-What has no type an expression could rely on is not exposed: properties with `x-kubernetes-preserve-unknown-fields`
-alone, arrays without items, names that cannot be escaped. Every object has the fields of its `properties`; resource
-roots and embedded resources always have apiVersion, kind and metadata with name and generateName, and of metadata
-nothing else. Bounds (`maxItems`, `maxLength`, …) are kept for the cost estimate.
+Values without a reliable type are not exposed: properties with `x-kubernetes-preserve-unknown-fields` alone, arrays without items,
+names that cannot be escaped. Every object has the fields of its `properties`; resource roots and embedded resources always have
+apiVersion, kind and metadata with only name and generateName. Bounds (`maxItems`, `maxLength`, …) are kept for the cost estimate.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def escape(name: str) -> str | None:
 
 
 def from_structural_schema(schema: Mapping[str, Any], *, root: bool = False, name: str = "object") -> Declaration | None:
-    """The declaration of a schema, or None when CEL does not see values of it. `root` marks resources."""
+    """The declaration of a schema, or None if its values are not exposed to CEL. `root` marks resources."""
     if schema.get("x-kubernetes-int-or-string"):
         length = schema.get("maxLength")
         return Declaration(types.DYN, _or_null(schema, _int_or_string), bound=_string_bound(length), smallest=1)
@@ -57,7 +56,7 @@ def from_structural_schema(schema: Mapping[str, Any], *, root: bool = False, nam
 
 
 def _with_type_and_name(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema with the fields every resource shows; it may have declared them all itself, with bounds."""
+    """The schema with the fields of every resource; it may declare them itself, with bounds."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     names = metadata.get("properties") or {}
@@ -132,7 +131,7 @@ def _parse_date(text: str) -> Timestamp:
 def _parse_date_time(text: str) -> Timestamp:
     from muster.cel.times import parse_timestamp
 
-    # The format also admits a blank or lower-case t between date and time, and no zone colon is ever missing in it.
+    # The format also permits a blank or lower-case t between date and time; the colon of the zone is never missing.
     return parse_timestamp(text[:10] + text[10:].upper().replace(" ", "T", 1))
 
 
@@ -292,7 +291,7 @@ def object_type(name: str, fields: Mapping[str, Type | Declaration]) -> Declarat
 
 
 def declaration_of(spec: Type | Declaration) -> Declaration:
-    """A plain type as a declaration: values are taken as they are, after a look at their class."""
+    """A plain type as a declaration: values are used unchanged, after a check of their class."""
     if isinstance(spec, Declaration):
         return spec
 
@@ -310,7 +309,7 @@ def declaration_of(spec: Type | Declaration) -> Declaration:
 
 
 def optional_declaration(spec: Type | Declaration) -> Declaration:
-    """`oldSelf` where it may be absent: None or a missing variable is `optional.none()`."""
+    """`oldSelf` if it may be absent: None or a missing variable is `optional.none()`."""
     inner = declaration_of(spec)
 
     def adapt(value: Any) -> Any:

@@ -243,10 +243,10 @@ def equals(left: Any, right: Any) -> bool:
 
 
 class _Equality:
-    """One comparison of aggregates, and how much of it was done.
+    """One comparison of aggregates, with a count of its steps.
 
-    Bindings let an expression build a small value that stands for a huge one by sharing its parts. Comparing two such
-    values would take for ever at the price of one step, so the steps are counted here.
+    Bindings let an expression build a small value that represents a huge one by sharing its parts. Comparing two such values would
+    take unbounded time at the cost of one step, so the steps are counted here.
     """
 
     __slots__ = ("steps",)
@@ -290,7 +290,7 @@ _ORDERED = frozenset({int, str, bytes, Timestamp, Duration, bool})
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1; raises for values that have no order."""
+    """-1, 0 or 1; raises for values without an order."""
     kind, other = left.__class__, right.__class__
     if kind is other and kind in _ORDERED:
         return -1 if left < right else (0 if left == right else 1)
@@ -304,7 +304,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def size_of(value: Any) -> int:
-    """What the cost model calls the size of a value: its length, or 1 for scalars."""
+    """The size of a value in the cost model: its length, or 1 for scalars."""
     kind = value.__class__
     if kind is str or kind is bytes or kind is list or kind is dict:
         return len(value)
@@ -330,7 +330,7 @@ def is_zero(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A result as JSON-like Python: views and optionals resolved, times as text, bytes left alone."""
+    """A result as JSON-like Python: views and optionals resolved, times as text, bytes unchanged."""
     kind = value.__class__
     if kind is Optional:
         return plain(value.value) if value.present else None

@@ -1,9 +1,9 @@
-"""JSON seen through a schema: lists and maps whose parts are converted only when an expression reads them.
+"""JSON adapted by a schema: lists and maps whose parts are converted only when an expression reads them.
 
-A declaration (`Declaration`) says how a JSON value of one schema becomes a CEL value. Nothing is converted in advance:
-an object stays the caller's dict, and a view remembers which declaration to apply to what is read from it. Views also
-carry Kubernetes' list semantics: `set` and `map` lists compare without regard to order and merge when added. Fields of
-objects are reached by their escaped names, and a null field counts as absent.
+A declaration (`Declaration`) defines the conversion of a JSON value of one schema to a CEL value. Nothing is converted in advance:
+an object stays the caller's dict, and a view has the declaration for the values that are read from it. Views also have Kubernetes'
+list semantics: `set` and `map` lists are compared without regard to order and merged when added. Fields of objects are accessed by
+their escaped names, and a null field counts as absent.
 """
 
 from __future__ import annotations

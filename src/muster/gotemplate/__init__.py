@@ -4,8 +4,8 @@
 
     Template("{{ range .names }}{{ . | upper }} {{ end }}").render({"names": ["a", "b"]})
 
-The output, and the text of every error, is what Go would give. `docs/templates.md` describes the API, the mapping of
-types, the limits, and the differences that remain.
+The output, and the text of every error, is that of Go. `docs/templates.md` describes the API, the mapping of types, the limits, and
+the remaining differences.
 """
 
 from muster.gotemplate.errors import ExecError, LimitError, ParseError, TemplateError

@@ -1,7 +1,7 @@
-"""The functions that text/template defines itself: comparison, indexing, printing and escaping.
+"""The functions of text/template itself: comparison, indexing, printing and escaping.
 
-Parameters of type reflect.Value see the difference between nil (None) and "no value" (MISSING), as in Go; the others
-get None for both. `and` and `or` are not called: the compiler turns them into Python's operators.
+Parameters of type reflect.Value distinguish nil (None) and "no value" (MISSING), as in Go; the others get None for both. `and` and
+`or` are not called: the compiler turns them into Python's operators.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Small constructors for the Python syntax trees that templates are compiled to.
+"""Constructors of the Python syntax trees to which templates are compiled.
 
-Code is built as `ast` objects, never as text, so nothing in a template can become Python code: names are ours and
-template text appears only inside constants. The line number of a call is the index of its entry in the program's
-table of places; everything that cannot fail is on line 1, whose entry is empty.
+Code is built as `ast` objects, never as text, so nothing in a template can become Python code: names are ours and template text
+appears only inside constants. The line number of a call is the index of its entry in the program's position table; everything that
+cannot fail is on line 1, whose entry is empty.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def has_type(value: ast.expr, type_ident: str) -> ast.expr:
 
 
 def sequence(*parts: ast.expr) -> ast.expr:
-    """Evaluates all parts in order and gives the last."""
+    """Evaluates all parts in order; the result is that of the last."""
     return item(ast.Tuple(list(parts), _LOAD, **_AT), len(parts) - 1)
 
 

@@ -1,9 +1,8 @@
 """Compiles parse trees to one Python code object.
 
-Each template becomes a Python function of (dot, output list, execution, depth). Text and actions that follow each
-other become one extension of the output list; `if`, `with` and `range` become Python's own statements, and template
-variables become locals, so a compiled template runs without walking a tree. The code is a factory without state: runs
-share nothing but the read-only namespace.
+Each template becomes a Python function of (dot, output list, execution, depth). Consecutive text and actions become one extension
+of the output list; `if`, `with` and `range` become Python's own statements, and template variables become locals, so a compiled
+template runs without walking a tree. The code is a factory without state: runs share only the read-only namespace.
 
 Python allows 20 nested loops in a function; a `range` that is nested deeper becomes a local function.
 """
@@ -60,11 +59,11 @@ class Program:
     positions: list[Position | None]
     namespace: dict[str, Any]
     called: frozenset[str]
-    """The names of all functions that are called, in branches not taken too."""
+    """The names of all called functions, including those in branches that are not taken."""
 
 
 def walk(node: nd.Node | None) -> Iterator[nd.Node]:
-    """The node and all below it."""
+    """The node and all its descendants."""
     if node is None:
         return
     yield node
@@ -190,7 +189,7 @@ class _TemplateCompiler(ExpressionCompiler):
         since = len(self.conditionals)
         body = self._unset_first(self.loop(node), since)
         del self.conditionals[since:]
-        # The output list is extended in place, which Python takes for an assignment.
+        # The output list is extended in place, which is an assignment in Python.
         stmt = gen.function(ident, [], body, self.function.outer | {"out"})
         outer.outer |= {local for local in self.function.outer if not self.owns(outer, local)}
         self.function = outer
@@ -239,7 +238,7 @@ class _TemplateCompiler(ExpressionCompiler):
     def range_declare(
         self, pipe: nd.PipeNode, container: str, element: str, index: str, head: list[ast.stmt], has_else: bool
     ) -> list[ast.stmt]:
-        """Declares the loop's variables; before the first round, and in the else branch, they hold the container."""
+        """Declares the loop's variables; before the first iteration, and in the else branch, they have the container."""
         prelude: list[ast.stmt] = []
         sources = [index, element] if index else [element]
         for decl, source in zip(pipe.decl, sources, strict=False):
@@ -260,7 +259,7 @@ class _TemplateCompiler(ExpressionCompiler):
         return prelude
 
     def range_assign(self, pipe: nd.PipeNode, container: str, element: str, index: str, head: list[ast.stmt]) -> list[ast.stmt]:
-        """Assigns to outer variables: the container at first (as the pipeline's value), then each round's values."""
+        """Assigns to outer variables: first the container (the pipeline's value), then each iteration's values."""
         prelude: list[ast.stmt] = []
         sources = [index, element] if index else [element]
         for decl, source in zip(pipe.decl, sources, strict=False):

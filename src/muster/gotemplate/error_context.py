@@ -1,9 +1,9 @@
-"""Where in a template compiled code is, for error messages.
+"""The position of compiled code in its template, for error messages.
 
-Go's executor notes each node it visits and reports the last one noted. The compiler follows the same visits, so for
-every call that can fail it knows that node, and gives the call a line number that stands for it. Only `and` and `or`
-leave a choice to run time: how many arguments were visited depends on their values, which the failed frame still
-holds; `LastVisited` finds the node from them.
+Go's executor records each node it visits and reports the last one. The compiler visits nodes in the same order, so for every call
+that can fail it knows that node, and gives the call a line number that represents it. Only for `and` and `or` the position is known
+at run time only: how many arguments were visited depends on their values, which the failed frame still has; `LastVisited`
+determines the node from them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from muster.gotemplate.nodes import Node
 
 @dataclass(frozen=True, slots=True)
 class LastVisited:
-    """The node visited last by an `and` or `or`: that of the first argument which ended it, else of the last one."""
+    """The last visited node of an `and` or `or`: that of the first argument which ended it, else of the last one."""
 
     is_or: bool
     arms: tuple[tuple[str, Node | LastVisited], ...]
-    """Per argument but the last: the local that holds its value, and the node visited last in it."""
+    """For each argument but the last: the local with its value, and the node visited last in it."""
     otherwise: Node | LastVisited
 
 
@@ -41,11 +41,11 @@ class Position:
     template: str
     node: Node | LastVisited
     calling: str = ""
-    """The function that is called here, if any: what it raises is reported as `error calling <name>`."""
+    """The called function, if any: its errors are reported as `error calling <name>`."""
 
 
 class PositionTable:
-    """Gives places their line numbers."""
+    """Assigns line numbers to positions."""
 
     def __init__(self) -> None:
         self.positions: list[Position | None] = [None, None]

@@ -1,24 +1,23 @@
 """The errors of the template engine.
 
-Every failure that a caller can meet is a `TemplateError`; its text is what Go would have printed, and its fields say
-where. Three kinds exist: the text does not parse, an execution failed, or an execution went beyond its limits. The
-two exceptions at the end are private to the engine: helpers raise them, and the engine turns them into a located
-`ExecError` (see `template.py`). A template function reports an error as Go would by raising `machinery.golang.errors.GoError`;
-the engine prefixes `error calling <name>: `.
+Every failure for callers is a `TemplateError`; its text is Go's, and its fields have the position. There are three kinds: the text
+does not parse, an execution failed, or an execution exceeded its limits. The two exceptions at the end are internal: helpers raise
+them, and the engine turns them into an `ExecError` with a position (see `template.py`). A template function reports an error by
+raising `machinery.golang.errors.GoError`; the engine adds the prefix `error calling <name>: `.
 """
 
 from __future__ import annotations
 
 
 class TemplateError(Exception):
-    """A template that cannot be parsed or executed; `str()` gives Go's full text."""
+    """A template that cannot be parsed or executed; `str()` returns Go's full text."""
 
     def __init__(self, text: str, *, message: str, name: str = "", line: int = 0, column: int | None = None) -> None:
         super().__init__(text)
         self.message = message
-        """The reason alone, without the place."""
+        """The reason without the position."""
         self.name = name
-        """The name of the template in which it happened."""
+        """The name of the template with the error."""
         self.line = line
         """1-based line in the template text; 0 if unknown."""
         self.column = column
@@ -26,7 +25,7 @@ class TemplateError(Exception):
 
 
 class ParseError(TemplateError):
-    """The template text is not a template."""
+    """The template text is invalid."""
 
 
 class ExecError(TemplateError):
@@ -41,17 +40,17 @@ class ExecError(TemplateError):
         self.function = function
         """The function that failed, if one did."""
         self.shows_value = shows_value
-        """Whether the message may hold something of the values that the template worked on, not only types and its own source."""
+        """Whether the message may contain values that the template processed, not only types and its own source."""
 
 
 class LimitError(ExecError):
-    """The execution went beyond one of its `Limits`."""
+    """The execution exceeded one of its `Limits`."""
 
 
 class EvalFailure(Exception):
-    """An evaluation rule was broken (wrong type, missing field…); carries the bare reason.
+    """An evaluation rule was violated (wrong type, missing field…); has the reason only.
 
-    `{node}` in the reason stands for the source of the failing node, for helpers that do not know it.
+    `{node}` in the reason is replaced by the source of the failing node, for helpers that do not know it.
     """
 
     def __init__(self, reason: str, *, names_node: bool = False, shows_value: bool = False) -> None:

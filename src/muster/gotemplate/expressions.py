@@ -1,11 +1,11 @@
 """Compiles pipelines to Python expressions.
 
-Every method mirrors one of Go's eval functions and visits nodes in the same order (`self.at` is Go's `s.node`). A
-`Value` carries, besides the expression, what is known about its result, so that checks which cannot fail are left out:
-a string constant needs no type check, the result of `quote` none to be printed.
+Every method corresponds to one of Go's eval functions and visits nodes in the same order (`self.at` is Go's `s.node`). A `Value`
+has, besides the expression, what is known about its result, so that unnecessary checks are left out: a string constant needs no
+type check, the result of `quote` none to be printed.
 
-Nil has two forms at run time, as in Go: `MISSING` is the invalid reflect.Value, `None` a nil interface. A pipeline
-never gives None; elements of containers may.
+Nil has two forms at run time, as in Go: `MISSING` is the invalid reflect.Value, `None` a nil interface. The value of a pipeline is
+never None; elements of containers may be.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Value:
     may_nil: bool = False
     may_missing: bool = True
     pure: bool = False
-    """The expression can neither fail nor have an effect."""
+    """The expression can neither fail nor have side effects."""
 
 
 @dataclass(slots=True)
 class Variable:
-    """A template variable, or a dot: the Python local that holds it."""
+    """A template variable, or a dot: the Python local with its value."""
 
     local: str
     may_nil: bool = False
     may_missing: bool = True
     container: str | None = None
-    """The local that holds the container it was taken from by `range`; errors need its type."""
+    """The local with the container that `range` took it from, whose type errors show."""
     mutable: bool = False
-    """Assigned to somewhere: nothing is known about its value, and `container` is a local that follows it."""
+    """It is assigned to: nothing is known about its value, and `container` is a local that is updated with it."""
     conditional: bool = False
     """Declared inside an argument of `and` or `or` that may not be evaluated."""
     owner: int = 0
@@ -88,7 +88,7 @@ class ExpressionCompiler:
         self.optional_args = 0
         self.conditionals: list[str] = []
 
-    # Names and places
+    # Names and locals
 
     def fresh(self, prefix: str = "t") -> str:
         self.locals += 1
@@ -104,7 +104,7 @@ class ExpressionCompiler:
         return gen.name(ident)
 
     def hold(self, expr: ast.expr) -> tuple[ast.expr, str]:
-        """An expression to use first, and the local that has its value afterwards."""
+        """An expression to evaluate first, and the local that has its value afterwards."""
         if isinstance(expr, ast.Name):
             return expr, expr.id
         temp = self.fresh()
@@ -127,7 +127,7 @@ class ExpressionCompiler:
         return variable
 
     def find(self, name: str) -> list[Variable]:
-        """The variables that the name may mean, innermost first; all but the last are conditional."""
+        """The variables that the name may refer to, innermost first; all but the last are conditional."""
         found = []
         for known, variable in reversed(self.scope):
             if known == name:
@@ -144,7 +144,7 @@ class ExpressionCompiler:
                 self.function.outer.add(variable.local + "c")
         bound = gen.bind(variable.local, value)
         if variable.mutable:
-            # The old container is dropped only after the value, which may read the variable, is known.
+            # The old container is dropped only after the value, which may read the variable, is computed.
             return gen.item(gen.tuple_([bound, gen.bind(variable.local + "c", gen.const(None))]), 0)
         return bound
 
@@ -231,7 +231,7 @@ class ExpressionCompiler:
         return Value(self.keep(value), None, False, False, pure=True)
 
     def argument(self, node: nd.Node, type_name: str | None) -> Value:
-        """Go's evalArg; a type of None asks for no check."""
+        """Go's evalArg; a type of None means no check."""
         self.at = node
         if isinstance(node, _LITERALS):
             return self.literal(node, type_name or ANY)
@@ -328,7 +328,7 @@ class ExpressionCompiler:
         return Value(gen.call_named("field_call", call_args, line), None, True, True)
 
     def argument_thunk(self, node: nd.Node) -> ast.expr:
-        """A function from the wanted type to the argument: a method's parameters are known only at run time."""
+        """A function from the required type to the argument: a method's parameters are known only at run time."""
         self.at = node
         if isinstance(node, _LITERALS):
             return gen.lambda_("p", gen.call_named("literal", [self.keep(node), gen.name("p")], self.line()))
@@ -360,7 +360,7 @@ class ExpressionCompiler:
             values.append(self.checked(final, func.param(len(args))))
         exprs = [value.expr for value in values]
         if is_builtin and name == "call":
-            # The callee's source goes along for messages; a callee from the pipeline has only its type to show.
+            # The callee's source is passed for messages; a callee from the pipeline has only its type.
             exprs.insert(0, gen.const(str(args[0]) if args else "<func() Value>"))
         ident = f"f_{name}" if name.isascii() else f"k{len(self.namespace)}"
         self.namespace.setdefault(ident, func.call)

@@ -1,8 +1,8 @@
 """Splits template text into tokens, by the rules of Go's text/template/parse/lex.go.
 
-The text is scanned once, up front. A lexical error is the last token of the list: the parser meets it exactly where
-Go's would, so errors of the grammar that come earlier in the text still win. Positions are offsets in the text;
-`line` is the 1-based line on which the token starts. Invariant: the list ends with EOF or ERROR.
+The text is scanned once, before parsing. A lexical error is the last token of the list: the parser reaches it at the same point as
+Go's, so earlier syntax errors take precedence. Positions are offsets in the text; `line` is the 1-based line on which the token
+starts. Invariant: the list ends with EOF or ERROR.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Lexer:
         self.left = left or "{{"
         self.right = right or "}}"
         self.keywords = keywords
-        """The words that are keywords here: `break` and `continue` are not if functions have these names."""
+        """The keywords of this template: `break` and `continue` are none if functions have these names."""
         self.tokens: list[Token] = []
         self.pos = 0
         self.paren_depth = 0

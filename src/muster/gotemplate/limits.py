@@ -1,9 +1,9 @@
-"""Bounds on one execution, and the meter that keeps them.
+"""Limits of one execution, and the meter that enforces them.
 
-A template is input from users: it may loop for ever, double a string thirty times or build a value that contains
-itself. Work is therefore charged while it is done: loops pay for their rounds, functions for what they build. The
-meter of the running execution is a context variable, so functions deep inside `fmt` or `encoding/json` can charge
-without carrying it along; outside an execution nothing is charged.
+Templates are input of users: one may loop for ever, double a string thirty times or build a value that contains itself. Work is
+therefore charged while it is done: loops for their iterations, functions for their results. The meter of the running execution is a
+context variable, so functions inside `fmt` or `encoding/json` can charge without a parameter; outside an execution nothing is
+charged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Limits:
     output_bytes: int = 16 * 1024 * 1024
     """Length of the rendered text, and of any string or list built on the way."""
     steps: int = 10_000_000
-    """Rounds of `range`, template calls, and elements that functions produce, together."""
+    """Iterations of `range`, template calls, and elements that functions produce, together."""
     depth: int = 300
     """Templates calling templates."""
     seconds: float = 10.0
@@ -31,7 +31,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Meter:
-    """What one execution has used."""
+    """The usage of one execution."""
 
     __slots__ = ("deadline", "limits", "max_size", "steps_left")
 
@@ -57,14 +57,14 @@ current_meter: ContextVar[Meter | None] = ContextVar("gotemplate_meter", default
 
 
 def charge(steps: int) -> None:
-    """Pays for `steps` pieces of work about to be done."""
+    """Charges for `steps` units of work about to be done."""
     meter = current_meter.get()
     if meter is not None:
         meter.charge(steps)
 
 
 def charge_size(length: int) -> None:
-    """Pays for a string or list of this length about to be built."""
+    """Charges for a string or list of this length about to be built."""
     meter = current_meter.get()
     if meter is not None:
         meter.size(length)

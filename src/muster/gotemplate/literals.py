@@ -1,4 +1,4 @@
-"""Number literals: which of Go's types can hold the number that a template spells."""
+"""Number literals: the Go types that can represent the number."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ListNode(Node):
         super().__init__(pos)
         self.nodes: list[Node] = []
         self.assigned: frozenset[str] = frozenset()
-        """For the root of a template: the variables that some `=` in it assigns to."""
+        """For the root of a template: the variables that a `=` in it assigns to."""
 
     def __str__(self) -> str:
         return "".join(map(str, self.nodes))
@@ -154,7 +154,7 @@ class BoolNode(Node):
 
 
 class NumberNode(Node):
-    """A number under every type that can hold it, as Go's ideal constants."""
+    """A number as every type that can represent it, as Go's ideal constants."""
 
     __slots__ = ("as_complex", "as_float", "as_int", "as_uint", "text")
 
@@ -201,7 +201,7 @@ class ElseNode(Node):
 
 
 class BranchNode(Node):
-    """If, with and range share one shape."""
+    """The common structure of if, with and range."""
 
     __slots__ = ("body", "else_body", "pipe")
     keyword = ""
@@ -259,7 +259,7 @@ class TemplateNode(Node):
 
 
 def is_empty(node: Node | None) -> bool:
-    """Whether the tree holds nothing but space."""
+    """Whether the tree contains only white space."""
     if node is None:
         return True
     if isinstance(node, ListNode):

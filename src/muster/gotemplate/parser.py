@@ -22,7 +22,7 @@ MAX_PAREN_DEPTH = 100
 MAX_BLOCK_DEPTH = 100
 MAX_ELSE_CHAIN = 200
 MAX_TOKENS = 100_000
-"""Compiling takes time in proportion to the text, and no run's limits cover it."""
+"""Compile time is proportional to the text, and not covered by the limits of an execution."""
 
 _OPERANDS = frozenset(
     {lx.BOOL, lx.CHAR_CONSTANT, lx.COMPLEX, lx.DOT, lx.FIELD, lx.IDENTIFIER, lx.NUMBER, lx.NIL, lx.RAW_STRING,
@@ -33,7 +33,7 @@ _BRANCHES: dict[str, type[nd.BranchNode]] = {"if": nd.IfNode, "range": nd.RangeN
 
 
 class _Source:
-    """What the trees of one text share: the tokens, the names, the depth reached."""
+    """The shared state of the trees of one text: the tokens, the names, the depth."""
 
     def __init__(self, name: str, tokens: list[Token], funcs: Collection[str]) -> None:
         self.name = name
@@ -51,9 +51,9 @@ class _Tree:
         self.name = name
         self.vars: list[str] = ["$"]
         self.pending: list[Token] = []
-        """Tokens given back, the next one last."""
+        """Tokens that were put back, the next one last."""
         self.last = Token(lx.EOF, 0, "", 0)
-        """The token most recently taken from the source by this tree: Go reports its line."""
+        """The token last read from the source by this tree, whose line Go reports."""
         self.action_line = 0
         self.range_depth = 0
         self.else_chain = 0
@@ -235,7 +235,7 @@ class _Tree:
         return _BRANCHES[keyword](pipe.pos, pipe, body, else_body)
 
     def _else_branch(self, keyword: str) -> nd.Node:
-        """`else if` and `else with`: a chain is long rather than deep, so it has a bound of its own."""
+        """`else if` and `else with`: a chain is long rather than deep, so it has a limit of its own."""
         self.else_chain += 1
         if self.else_chain > MAX_ELSE_CHAIN:
             raise self._error("blocks are nested too deeply")

@@ -1,10 +1,10 @@
-"""Rendering with functions that must wait, and knowing what was asked.
+"""Rendering with asynchronous functions, and the calls that the output depends on.
 
-Template execution is synchronous, but a function such as `lookup` may need the network. `render_async` answers each
-distinct call once: calls with constant arguments are started together before the first run; a run that meets a call
-without an answer stops there, the call is awaited, and the template runs again. Runs are cheap and functions are
-asked once per distinct call, so a template with n dependent calls costs n short runs. The calls made by the run that
-succeeded are the dependencies of its output, in the order in which they were first made.
+Template execution is synchronous, but a function such as `lookup` may need requests. `render_async` executes each distinct call
+once: calls with constant arguments are started together before the first run; a run that reaches a call without a result stops
+there, the call is awaited, and the template runs again. Runs are cheap and each distinct call is executed once, so a template with
+n dependent calls costs n short runs. The calls of the successful run are the dependencies of its output, in the order in which they
+were first made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What compiled templates call while they run.
+"""The run-time functions of compiled templates.
 
-The compiler inlines the common cases (a field of a plain dict, a string to print); these functions are the rest of
-Go's evaluation rules. They raise EvalFailure with the bare reason: the place is known to the compiled code, whose line
-numbers are indexes into a table of nodes (see `compiler.py`).
+The compiler inlines the common cases (a field of a plain dict, a string to print); these functions are the rest of Go's evaluation
+rules. They raise EvalFailure with the reason only: the position is known to the compiled code, whose line numbers are indexes into
+a table of nodes (see `compiler.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PENDING_PARTS = 8192
 
 
 class Execution(Meter):
-    """The state of one run: its meter, the output put aside, and the functions bound for this run."""
+    """The state of one run: its meter, the flushed output, and the functions bound for this run."""
 
     __slots__ = ("done", "funcs", "written")
 
@@ -36,7 +36,7 @@ class Execution(Meter):
         self.written = 0
 
     def flush(self, out: list[str]) -> None:
-        """Moves output aside, checking its size before it is joined."""
+        """Moves output aside, after a check of its size."""
         self.written += sum(map(len, out))
         self.size(self.written)
         self.done.append("".join(out))
@@ -61,7 +61,7 @@ def fail(message: str, *_evaluated: Any) -> NoReturn:
 
 
 def enter(execution: Execution, out: list[str], depth: int) -> int:
-    """Accounts for one template call and gives the depth inside it."""
+    """Accounts for one template call and returns the depth inside it."""
     execution.charge(1)
     if len(out) > _PENDING_PARTS:
         execution.flush(out)
@@ -87,7 +87,7 @@ def want(value: Any, type_name: str) -> Any:
 
 
 def ideal_constant(node: NumberNode) -> Any:
-    """A number literal where no type is asked for: its syntax decides."""
+    """A number literal without an expected type: its syntax decides."""
     text = node.text
     if node.as_complex is not None:
         return node.as_complex
@@ -138,7 +138,7 @@ def literal(node: Node, type_name: str) -> Any:
 
 
 def _static_type(value: Any, container: Any) -> str:
-    """The type that Go names in errors: that of the place which held the value."""
+    """The type that Go shows in errors: that of the element of the container."""
     return "interface {}" if container is not None and is_interface_container(container) else go_type(value)
 
 
@@ -148,7 +148,7 @@ def find_method(value: Any, name: str) -> Func | None:
 
 
 def field(value: Any, name: str, container: Any = None) -> Any:
-    """`.name` of the value, which came out of `container` if that is not None."""
+    """`.name` of the value, which is an element of `container` if that is not None."""
     if value.__class__ is Struct and name in value.fields:
         return value.fields[name]
     if value is MISSING:
@@ -213,7 +213,7 @@ def invoke(method: Func, name: str, args: tuple[Callable[[str], Any], ...], rece
 
 
 class ShowTable(dict[type, Callable[[Any], str]]):
-    """How values of a class are printed: the simple classes directly, all others by `show`."""
+    """How values of a class are printed: simple classes directly, all others by `show`."""
 
     def __missing__(self, _cls: type) -> Callable[[Any], str]:
         return show

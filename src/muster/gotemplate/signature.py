@@ -1,9 +1,8 @@
 """Template functions and their Go signatures.
 
-Go checks the arguments of a template function against its parameter types, and the check shows: `upper 5` is an
-error. `Func` gives a Python callable such a signature, with Go's names for types. A plain callable may be given
-instead; its annotations are read (`str` is string, `int` int, `dict[...]` a map, `Any` or none interface {}), and a
-parameter that has a default is taken as absent from the Go signature unless it is `*args`.
+Go checks the arguments of a template function against its parameter types: `upper 5` is an error. `Func` gives a Python callable
+such a signature, with Go's names for types. For a plain callable the annotations are used (`str` is string, `int` int, `dict[...]`
+a map, `Any` or none interface {}), and a parameter with a default is left out of the Go signature unless it is `*args`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Func:
         return self.params[min(index, len(self.params) - 1)] if self.variadic else self.params[index]
 
     def arity_problem(self, given: int, explicit: int) -> str:
-        """What is wrong with the number of arguments, or ""; `explicit` leaves out one that came from the pipeline."""
+        """The error for the number of arguments, or ""; `explicit` excludes one from the pipeline."""
         if self.variadic:
             if given < len(self.params) - 1:
                 return f"want at least {len(self.params) - 1} got {explicit}"

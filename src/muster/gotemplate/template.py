@@ -1,10 +1,10 @@
 """`Template`: parse once, compile once, render often.
 
-Compiled programs are kept in a cache by text, delimiters and functions, so that making the same Template again costs
-a dictionary look-up. A Template has no state of its own: renders may run at the same time in any number of threads.
+Compiled programs are cached by text, delimiters and functions, so that making the same Template again costs a dict lookup. A
+Template has no state: renders may run concurrently in any number of threads.
 
-When a render fails, the traceback leads to the innermost frame of compiled code, and its line number to the node of
-the template (see `places.py`); from these the error gets Go's text.
+When a render fails, the traceback has the innermost frame of compiled code, and its line number the node of the template (see
+`error_context.py`); from these the error gets Go's text.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Template:
     # Rendering
 
     def render(self, data: Any = None, *, bind: Mapping[str, Callable[..., Any]] | None = None) -> str:
-        """The output for this data. `bind` gives the implementations of functions declared `late`."""
+        """The output for this data. `bind` has the implementations of functions declared `late`."""
         execution = Execution(self.limits, _NO_FUNCS if bind is None else bind)
         token = current_meter.set(execution)
         out: list[str] = []
@@ -133,17 +133,17 @@ class Template:
             current_meter.reset(token)
 
     def render_bytes(self, data: Any = None, *, bind: Mapping[str, Callable[..., Any]] | None = None) -> bytes:
-        """The output as Go would write it: its strings may hold bytes that are not UTF-8."""
+        """The output as Go would write it: its strings may contain invalid UTF-8."""
         return encode(self.render(data, bind=bind))
 
     async def render_async(
         self, data: Any = None, *, bind: Mapping[str, Callable[..., Awaitable[Any]]], concurrency: int = 16
     ) -> tuple[str, list[Call]]:
-        """Renders with late functions that are coroutines; also gives the calls that the output depends on."""
+        """Renders with late functions that are coroutines; also returns the calls that the output depends on."""
         return await render_async(self, data, bind, concurrency)
 
     def constant_calls(self, names: frozenset[str]) -> Iterator[Call]:
-        """Calls of the named functions whose arguments are all string literals: what can be fetched beforehand."""
+        """Calls of these functions whose arguments are all string literals, which can be prefetched."""
         for root in self._trees.values():
             for node in walk(root):
                 if not isinstance(node, nd.PipeNode):
@@ -155,7 +155,7 @@ class Template:
 
     @property
     def functions(self) -> frozenset[str]:
-        """The names of all functions that the template calls, in branches not taken too."""
+        """The names of all called functions, including those in branches that are not taken."""
         return self._program.called
 
     # Errors
@@ -191,7 +191,7 @@ class Template:
         )  # fmt: skip
 
     def _position(self, traceback: TracebackType | None) -> tuple[Position | None, Mapping[str, Any]]:
-        """The place of the innermost frame of this program."""
+        """The position of the innermost frame of this program."""
         position: Position | None = None
         frame_locals: Mapping[str, Any] = {}
         while traceback is not None:

@@ -1,12 +1,11 @@
 """Go's values as Python values.
 
-Templates show Go's types: an `int` is not an `int64`, a `map[string]string` is not a `map[string]interface {}`, and an
-absent key is not nil. The plain Python types stand for what Go programs use most: `str` string, `bool` bool, `int`
-int, `float` float64, `complex` complex128, `list`/`tuple` []interface {}, `dict` map[string]interface {}, `bytes`
-[]byte, `None` nil. Subclasses below name the other types; they behave as their bases, so Python code can ignore them.
+Templates distinguish Go's types: an `int` is not an `int64`, a `map[string]string` is not a `map[string]interface {}`, and an
+absent key is not nil. The plain Python types represent the most common ones: `str` string, `bool` bool, `int` int, `float` float64,
+`complex` complex128, `list`/`tuple` []interface {}, `dict` map[string]interface {}, `bytes` []byte, `None` nil. Subclasses below
+represent the other types; they behave as their bases, so Python code can ignore them.
 
-A Go string is bytes; how a `str` stands for them, and what has to be kept in mind when strings are joined, is in
-`machinery.golang.text`.
+A Go string is bytes; its representation as a `str`, and the rule for joining strings, is in `machinery.golang.text`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 
 class Missing:
-    """The type of `MISSING`, Go's "no value": what an absent map key evaluates to."""
+    """The type of `MISSING`, Go's "no value": the value of an absent map key."""
 
     __slots__ = ()
 
@@ -96,7 +95,7 @@ class Map(dict[Any, Any]):
 
 
 class Struct:
-    """A Go struct: fields in order, addressed by name; an unknown field is an error, not "no value"."""
+    """A Go struct: ordered fields, addressed by name; an unknown field is an error, not "no value"."""
 
     __slots__ = ("fields", "go_type")
 

@@ -1,1 +1,1 @@
-"""Types of a syntax tree, and what can be refused before it runs."""
+"""Type checking, and validation before evaluation."""

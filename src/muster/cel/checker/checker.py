@@ -1,9 +1,9 @@
-"""The type checker: gives every node a type and every call its candidate overloads, or says what is wrong and where.
+"""The type checker: determines the type of every node and the candidate overloads of every call, or reports errors with positions.
 
-Types flow bottom-up; type variables of generic overloads are unified in one substitution for the whole expression.
-`dyn` fits everywhere, so an expression over undeclared data is checked at run time instead. After an error the node
-gets the error type, which fits everywhere too, so that one mistake is reported once. Literals of mixed element types
-are lists or maps of dyn here; `validators.py` refuses most of them.
+Types are inferred bottom-up; type variables of generic overloads are unified in one substitution for the whole expression. `dyn` is
+assignable to everything, so an expression over undeclared data is checked at run time instead. After an error the node gets the
+error type, which is assignable to everything too, so that one error is reported once. Literals of mixed element types are lists or
+maps of dyn here; `validators.py` refuses most of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Checker:
 
     def check(self, node: Node) -> Type:
         if node.type is not None and id(node) in self.done:
-            # Macros may use a node twice, always in one scope; nested, the work would double with each level.
+            # Macros may use a node twice, always in one scope; without caching, nesting would double the work at each level.
             return node.type
         result = _CHECKS[node.__class__](self, node)
         node.type = result

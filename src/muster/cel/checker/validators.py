@@ -1,7 +1,7 @@
-"""Checks on literals after type checking: durations, timestamps, patterns, format strings, mixed lists and maps.
+"""Checks of literals after type checking: durations, timestamps, patterns, format strings, mixed lists and maps.
 
-Most would fail at run time anyway; Kubernetes runs them when a rule is written, so that its author hears of the mistake
-and not its users. List and map literals must be homogeneous, save those given to `format`.
+Most would fail at run time anyway; Kubernetes checks them when a rule is written, so that its author gets the error. List and map
+literals must be homogeneous, except arguments of `format`.
 """
 
 from __future__ import annotations

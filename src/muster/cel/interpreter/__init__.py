@@ -1,1 +1,1 @@
-"""A checked tree as closures, and the operators they use."""
+"""The compiler from a checked tree to closures, and the run-time operators."""

@@ -97,7 +97,7 @@ def _optional_or(compiler: Compiler, node: Call) -> Code:
 
 
 def _membership(node: Call, codes: list[Code]) -> Code | None:
-    """`x in ['a', 'b']`: a hash lookup, for which only `x` is paid."""
+    """`x in ['a', 'b']`: a hash lookup, charged for `x` only."""
     if node.name != "@in" or codes[1].constant.__class__ is not list:
         return None
     listed = codes[1].constant
@@ -151,7 +151,7 @@ def _compare(name: str, left: Code, right: Code) -> Run:
 
 
 def _guard(run: Run) -> Run:
-    """The checker's word for a type can be wrong behind `dyn`; then the operator does not exist."""
+    """The static type may be wrong behind `dyn`; then the overload does not exist."""
 
     def guarded(frame: Frame) -> Any:
         try:
@@ -223,7 +223,7 @@ def _compare_strings(compared: Callable[[Any, Any], bool], left: Run, right: Run
 def _implementation(node: Call, nodes: list[Node]) -> tuple[Callable[..., Any], Cost | None]:
     overloads = node.overloads
     prices = {overload.cost for overload in overloads}
-    # The reference prices a call by its overload, and by the constant when several may apply.
+    # cel-go charges a call by its overload, and a constant if several may apply.
     price = prices.pop() if len(prices) == 1 else None
     first = overloads[0].call
     if node.name in _GENERIC:
@@ -237,7 +237,7 @@ def _implementation(node: Call, nodes: list[Node]) -> tuple[Callable[..., Any], 
 _GENERIC = frozenset(
     {"_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in"} | {"size", "type", "dyn"}
 )
-"""Implementations that look at their arguments' types themselves."""
+"""Implementations that check their arguments' types themselves."""
 _UNNAMED = frozenset({"contains", "startsWith", "endsWith", "matches", "find", "findAll"})
 
 
@@ -291,7 +291,7 @@ def _invoke_priced(call: Callable[..., Any], runs: list[Run], price: Cost) -> Ru
         try:
             frame[0] -= price(args, result)
         except (TypeError, AttributeError):
-            # Arguments that have no price have no overload either; the call will say so.
+            # Arguments without a cost have no overload either; the call will report that.
             frame[0] -= 1
         if frame[0] < 0:
             raise CostExceeded

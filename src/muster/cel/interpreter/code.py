@@ -1,9 +1,9 @@
-"""What the compiler produces: a closure over a frame, with the cost that is known in advance.
+"""The compiler's output: a closure over a frame, with its fixed cost.
 
-A frame is a list: slot 0 holds the remaining cost, then come the variables and the loop variables. Costs that every
-evaluation of an expression pays are summed at compile time and paid at once where control enters: at the start, at a
-branch taken, per loop iteration. Only what depends on values is paid on the spot. Loops and value-dependent costs check
-the remainder; straight-line code need not.
+A frame is a list: slot 0 has the remaining cost, then come the variables and the loop variables. Costs that every evaluation of an
+expression has are summed at compile time and charged at once where control enters: at the start, at a branch taken, per loop
+iteration. Only value-dependent costs are charged separately. Loops and value-dependent costs check the limit; straight-line code
+need not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Run = Callable[[Frame], Any]
 
 
 class Code:
-    """`run` computes the value, `cost` is its fixed cost; `constant` is set when the value is known already."""
+    """`run` computes the value, `cost` is its fixed cost; `constant` is set if the value is constant."""
 
     __slots__ = ("constant", "cost", "run")
 
@@ -30,7 +30,7 @@ class Code:
 
 
 class RawCode:
-    """Computes JSON that no one has adapted yet, together with the declaration that would adapt it."""
+    """Computes unadapted JSON, together with the declaration that adapts it."""
 
     __slots__ = ("cost", "declaration", "run")
 
@@ -41,9 +41,9 @@ class RawCode:
 
 
 class Slot:
-    """Where a variable lives; with a declaration its value is JSON still to be adapted.
+    """The slot of a variable; with a declaration its value is unadapted JSON.
 
-    A bound variable is computed when first read: `lazy` is its code, and the slot holds MISSING until then.
+    A bound variable is computed when first read: `lazy` is its code, and the slot has MISSING until then.
     """
 
     __slots__ = ("declaration", "index", "lazy")

@@ -60,7 +60,7 @@ class Compiler:
         return known
 
     def raw(self, node: Node) -> RawCode | None:
-        """Access to JSON without adapting it, where the node allows that."""
+        """Access to JSON without adapting it, if the node permits that."""
         if isinstance(node, Ident) or (isinstance(node, Select) and node.qualified is not None):
             slot = self.find(node.name if isinstance(node, Ident) else node.qualified or "")
             if slot is None or slot.declaration is None or slot.declaration.kind == "scalar":
@@ -333,7 +333,7 @@ def _computed_once(index: int, code: Code) -> Run:
 
 
 def _paid_when_present(run: Run) -> Run:
-    """An optional selection costs its link only when there is something to select."""
+    """An optional selection is charged only if the value is present."""
 
     def paid(frame: list[Any]) -> Any:
         value = run(frame)

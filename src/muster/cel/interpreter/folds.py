@@ -1,8 +1,8 @@
 """Comprehensions: one specialised loop per macro.
 
-Per iteration a loop pays the fixed cost of its expanded form and checks the budget, so that nested loops over large
-lists stop soon after the limit. `all` and `exists` absorb errors as `&&` and `||` do; the others stop at the first.
-Over declared JSON the loop variable is bound to the JSON itself and adapted where it is used.
+Each iteration is charged the fixed cost of its expanded form and checks the limit, so that nested loops over large lists stop soon
+after it. `all` and `exists` absorb errors as `&&` and `||` do; the others stop at the first. Over declared JSON the loop variable
+is bound to the JSON itself and adapted when it is used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _bind(compiler: Compiler, node: Comprehension) -> Code:
 
 
 def _source(compiler: Compiler, node: Comprehension) -> tuple[Pairs, int, Slot, Slot | None]:
-    """What to iterate over: elements or keys for one variable, pairs for two."""
+    """The iterated values: elements or keys for one variable, pairs for two."""
     raw = compiler.raw(node.range)
     two = node.var2 is not None
     if raw is not None and raw.declaration.kind in ("list", "map"):

@@ -1,6 +1,6 @@
-"""`&&`, `||` and `?:`: the operators that decide what is evaluated.
+"""`&&`, `||` and `?:`: the short-circuiting operators.
 
-`&&` and `||` absorb errors: an operand that decides the result wins over one that failed, wherever it stands. When none
+`&&` and `||` absorb errors: an operand that decides the result takes precedence over one that failed, in any order. If none
 decides, the first error is the result.
 """
 
@@ -84,7 +84,7 @@ def _after_error(frame: list[Any], error: EvaluationError, right: Run, cost: int
 def compile_conditional(compiler: Compiler, node: Call) -> Code:
     condition, then, otherwise = (compiler.compile(argument) for argument in node.args)
     test, yes, no = condition.run, then.run, otherwise.run
-    # The reference resolves a chosen variable as part of the conditional and charges its selections only.
+    # cel-go resolves a selected variable as part of the conditional and charges its selections only.
     yes_cost = then.cost - is_chain(node.args[1])
     no_cost = otherwise.cost - is_chain(node.args[2])
 

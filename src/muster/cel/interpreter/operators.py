@@ -1,8 +1,7 @@
 """Operators on values whose types are known only at run time, and the checks behind the typed fast paths.
 
-Each follows the reference: 64-bit integers overflow with an error, division truncates toward zero, numbers of different
-kinds compare but do not add. An operand without the operator at all is named in the error; one that has the operator
-but not with that partner is not.
+Each follows cel-go: 64-bit integers overflow with an error, division truncates toward zero, numbers of different kinds are compared
+but not added. An error names an operand without the operator; not one that has the operator for other types.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Function libraries, one module per library, and the set Kubernetes enables."""
+"""Function libraries, one module per library, and the set that Kubernetes enables."""

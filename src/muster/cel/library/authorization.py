@@ -1,7 +1,7 @@
 """The `authorizer` variable of admission policies: builders that end in a check.
 
-The engine knows nothing of authorization. An `Authorizer` value carries a function of the caller's: it receives the
-attributes of the request as a `Check` and answers with a `Decision`. Two checks per expression fit the cost limit.
+The engine is independent of authorization. An `Authorizer` value has a function of the caller: it receives the attributes of the
+request as a `Check` and returns a `Decision`. Two checks per expression fit the cost limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 
 @dataclass(frozen=True)
 class DecisionValue(Opaque):
-    """The answer to a check; `error` is set when the authorizer itself failed."""
+    """The result of a check; `error` is set if the authorizer itself failed."""
 
     cel_type = DECISION_TYPE
     allowed: bool
@@ -38,7 +38,7 @@ class DecisionValue(Opaque):
 
 @dataclass(frozen=True)
 class Check:
-    """What is asked: a path, or a resource. `service_account` (namespace, name) replaces the requesting user."""
+    """The attributes of a check: a path, or a resource. `service_account` (namespace, name) replaces the requesting user."""
 
     verb: str
     path: str = ""

@@ -1,7 +1,7 @@
-"""Run-time costs by shape: how much a call costs given its arguments and result.
+"""Run-time costs of calls, depending on their arguments and result.
 
-The unit is one simple operation; walking a string or list costs a tenth of a unit per element. The figures are the
-reference's, so that an expression which fits Kubernetes' budget fits ours and the other way round.
+The unit is one simple operation; walking a string or list costs a tenth of a unit per element. The values are cel-go's and
+Kubernetes', so that an expression fits this limit if and only if it fits Kubernetes'.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def second_argument(args: list[Any], result: Any) -> int:
 
 
 def traversal(args: list[Any], result: Any) -> int:
-    """One walk over a value and all it holds; nothing is walked further than an evaluation may cost."""
+    """One walk over a value and all it contains, up to the cost limit of an evaluation."""
     total, visited, pending = 0, 0, [args[0]]
     while pending:
         value = pending.pop()
@@ -89,12 +89,12 @@ def new_list(args: list[Any], result: Any) -> int:
 
 
 def new_maps(args: list[Any], result: Any) -> int:
-    """A list of so many maps."""
+    """A list of maps."""
     return LIST_CREATE + len(result) * (1 + MAP_CREATE)
 
 
 def parsed(args: list[Any], result: Any) -> int:
-    """A walk over the text, and every list and map that came of it; scalars cost nothing."""
+    """A walk over the text, and every resulting list and map; scalars cost nothing."""
     total, pending = tenth(size_of(args[0])), [result]
     while pending:
         value = pending.pop()
@@ -136,4 +136,4 @@ def authorization(args: list[Any], result: Any) -> int:
 
 
 PAID_AFTERWARDS = frozenset({result_twice, new_list, new_maps, parsed})
-"""Prices that depend on the result; all others are paid before the call, so that what is too dear is not begun."""
+"""Costs that depend on the result; all others are charged before the call, so that expensive calls are not started."""

@@ -1,7 +1,7 @@
-"""What the estimator knows of functions: the range of a call's cost and, where it has one, of its result's size.
+"""Estimates of functions: the range of a call's cost and, if it has one, of its result's size.
 
-A table by function name; what is not listed costs one unit. The rules are the reference's, which CRD authors' limits depend
-on: where it bounds a cost by the wrong argument, so do we.
+A table by function name; the default is one unit. The rules are Kubernetes', on which CRD authors' limits depend, including its
+bounds by the wrong argument.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _format(estimator: Estimator, node: Call, overload: str) -> Estimate | None:
     return (estimator.size_or_unknown(node.target).scaled(_STRING), None) if node.target is not None else None
 
 
-# The two rules below overflow in the reference, which makes an unknown size a small one.
+# The two rules below overflow in Kubernetes, which makes an unknown size a small one.
 def _quote(estimator: Estimator, node: Call, overload: str) -> Estimate | None:
     size = estimator.size_or_unknown(node.args[0])
     return size.scaled(_STRING), Bounds(size.least + 2, (size.most * 2 + 2) % 2**64)

@@ -1,6 +1,6 @@
-"""Named formats: `format.dns1123Label().validate(name)` and the like.
+"""Named formats: `format.dns1123Label().validate(name)` and similar calls.
 
-A format answers with the complaints Kubernetes' validation has about a string, or with nothing.
+A format returns the errors of Kubernetes' validation of a string, or none.
 """
 
 from __future__ import annotations

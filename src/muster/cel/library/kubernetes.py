@@ -1,4 +1,4 @@
-"""The libraries that Kubernetes 1.35 enables for every expression, and two it enables elsewhere or not at all."""
+"""The libraries that Kubernetes 1.35 enables for every expression, and two that it enables for some or not at all."""
 
 from __future__ import annotations
 

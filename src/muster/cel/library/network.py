@@ -113,7 +113,7 @@ def _link_local_unicast(value: IP) -> bool:
 
 
 def _parsed(parse: Any, value: Any) -> Any:
-    """A string argument parsed; what does not parse is no argument at all."""
+    """Parses a string argument; an invalid one has no overload."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Regular expressions: RE2, as in the reference, so that no pattern can run away.
+"""Regular expressions: RE2, as in cel-go, with linear time for any pattern.
 
 `find` and `findAll` are Kubernetes' additions to the language's `matches`. Patterns are compiled once and cached.
 """
@@ -27,7 +27,7 @@ _GO_MESSAGES = {
 
 
 def _go_message(reason: str) -> str:
-    """RE2's complaint as Go's regexp package puts it."""
+    """RE2's error with the text of Go's regexp package."""
     message, _, fragment = reason.partition(": ")
     return f"{_GO_MESSAGES.get(message, message)}: `{fragment}`"
 
@@ -36,7 +36,7 @@ _LONGEST_KEPT = 4096
 
 
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises ValueError with RE2's reason. Long ones are not kept: they would fill the memory."""
+    """The compiled pattern; raises ValueError with RE2's reason. Long ones are not cached, to bound memory."""
     return _kept(pattern) if len(pattern) <= _LONGEST_KEPT else _fresh(pattern)
 
 

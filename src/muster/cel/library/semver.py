@@ -1,4 +1,4 @@
-"""Semantic versions: strict by default, forgiving (`v` prefix, leading zeros, missing parts) when asked."""
+"""Semantic versions: strict by default, optionally tolerant (`v` prefix, leading zeros, missing parts)."""
 
 from __future__ import annotations
 

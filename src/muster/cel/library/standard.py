@@ -1,7 +1,7 @@
 """The language's own operators and functions: arithmetic, comparison, conversion, strings, dates.
 
-Operators are declared once per accepted combination of types for the checker, and share one implementation that
-looks at the values; the compiler replaces it by something faster where the types are known.
+Operators are declared once per combination of types for the checker, and share one implementation that checks the values; the
+compiler replaces it by a faster one if the types are known.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _int_to_timestamp(value: int) -> Timestamp:
 
 
 def _int_to_duration(value: int) -> Duration:
-    """Declared by the reference, and refused by it."""
+    """Declared by cel-go, and refused at run time."""
     raise _conversion_error(INT, DURATION)
 
 
@@ -328,7 +328,7 @@ def _dates() -> Declared:
 
 
 def insert(target: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds to a map under construction; a key that is there already is an error."""
+    """Adds to a map under construction; a duplicate key is an error."""
     if lookup(target, key) is not MISSING:
         raise EvaluationError(f"insert failed: key {display(key)} already exists")
     target[key_of(key)] = value

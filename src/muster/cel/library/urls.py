@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them: `url()`, `isURL()` and the parts of a URL.
+"""URLs by Go's net/url: `url()`, `isURL()` and the parts of a URL.
 
 Only request URIs are accepted: absolute URLs and absolute paths.
 """
@@ -33,7 +33,7 @@ class URL(Opaque):
 
 
 def request_uri_error(text: str) -> str | None:
-    """Why the text is not a request URI, in Go's words, or None."""
+    """Why the text is no request URI, with Go's text, or None."""
     try:
         urls.parse_request_uri(text)
     except GoError as error:
@@ -54,7 +54,7 @@ def query_values(url: URL) -> dict[str, list[str]]:
 
 
 def _valid(text: str) -> str:
-    """CEL's strings are UTF-8 throughout."""
+    """CEL's strings are always valid UTF-8."""
     return text if text.isascii() else encode(text).decode("utf-8", "replace")
 
 

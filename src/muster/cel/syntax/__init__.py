@@ -1,1 +1,1 @@
-"""Text to syntax tree."""
+"""The lexer, the parser and the syntax tree."""

@@ -1,5 +1,5 @@
-"""The parts of Go's standard library that only templates can see: `fmt`, `time`, `regexp`, `path`, `encoding/json`.
+"""The parts of Go's standard library that only templates use: `fmt`, `time`, `regexp`, `path`, `encoding/json`.
 
-Each module is named after the Go package whose observable behaviour it keeps, error texts included. What other rooms need too
+Each module has the name of the Go package whose behaviour it reproduces, including error texts. What other packages need too
 (quoting, numbers, durations, URLs, versions) is in `machinery.golang`.
 """

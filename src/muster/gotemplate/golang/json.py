@@ -77,7 +77,7 @@ class _Encoder:
         elif isinstance(value, bytes):
             self.out.append('"' + base64.b64encode(value).decode() + '"')
         elif isinstance(value, Struct):
-            # A struct is no level to Go, and no cycle consists of structs alone.
+            # For Go a struct is no level, and no cycle consists of structs alone.
             self._entries([item for item in value.fields.items() if item[0][:1].isupper()], depth)
         elif hasattr(value, "marshal_json"):
             self.out.append(self.string(value.marshal_json()))
@@ -87,7 +87,7 @@ class _Encoder:
     def _enter(self, container: Any) -> None:
         for at, outer in enumerate(self.path):
             if outer is container:
-                # Go looks for a cycle beyond 1,000 levels, and names the type of the first container it has met there twice.
+                # Go detects cycles beyond 1,000 levels, and names the type of the first container it visits twice there.
                 there = self.path[at + (_GO_LEVELS - at) % (len(self.path) - at)]
                 raise GoError(f"json: unsupported value: encountered a cycle via {go_type(there)}")
         self.path.append(container)
@@ -185,7 +185,7 @@ def _number_or_none(text: str) -> float | None:
 def unmarshal(text: str, *, lenient: bool = False) -> Any:
     """The value of a JSON text, numbers as float64; raises GoError with Go's text.
 
-    A number that no float64 holds is an error, but Go still gives the rest of the value: `lenient` asks for that.
+    A number that no float64 can represent is an error, but Go still returns the rest of the value, as `lenient` does.
     """
     number = _number_or_none if lenient else _number
     try:

@@ -1,7 +1,7 @@
-"""The scanner of Go's `encoding/json`: finds the first place at which a text stops being JSON, and says so as Go does.
+"""The scanner of Go's `encoding/json`: finds the first invalid position of a text, with Go's error.
 
-The states are Go's; each takes one byte and gives the next state or raises. Only the error matters here: values are
-built by Python's decoder.
+The states are Go's; each takes one byte and returns the next state or raises. Only the error matters here: values are decoded by
+Python.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _go_error(message: str, pattern: str) -> GoError:
         return _error("invalid named capture", rest[: rest.index(">") + 1] if ">" in rest else rest)
     count = _COUNT.search(part) if reason in ("bad repetition operator", "invalid repetition size") else None
     if count:
-        # Go looks at the numbers before it looks at what they repeat, and before the mark of a lazy repetition.
+        # Go checks the numbers before what they repeat, and before the mark of a lazy repetition.
         numbers = [int(number) for number in count[1].split(",") if number]
         if max(numbers) > 1000 or numbers[0] > numbers[-1]:
             return _error("invalid repeat count", f"{{{count[1]}}}")
@@ -78,8 +78,8 @@ def _go_error(message: str, pattern: str) -> GoError:
 class _Subject:
     """The text that is searched.
 
-    Go takes a byte that is not UTF-8 for U+FFFD, which `.` matches; RE2 matches it with nothing. Such bytes are therefore
-    searched as U+FFFD, and `cut` leads back to the bytes themselves.
+    In Go an invalid UTF-8 byte is U+FFFD, which `.` matches; in RE2 nothing matches it. Such bytes are therefore searched as
+    U+FFFD, and `cut` returns the original bytes.
     """
 
     __slots__ = ("_bytes", "_offsets", "data")
@@ -226,7 +226,7 @@ def _as_bytes(name: str | bytes) -> bytes:
 
 
 def _rune_width(data: bytes, position: int) -> int:
-    """How many bytes the rune here has; a byte that starts none counts as one; 0 at the end."""
+    """The number of bytes of the rune at this position; an invalid byte counts as one; 0 at the end."""
     if position >= len(data):
         return 0
     lead = data[position]

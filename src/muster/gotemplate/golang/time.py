@@ -18,7 +18,7 @@ from muster.machinery.golang import durations
 _PROCESS_START = system_time.monotonic_ns()
 _DAY = 86400
 ZERO_UNIX = -62135596800
-"""January 1, year 1: where Go's zero time is."""
+"""January 1, year 1: Go's zero time."""
 
 
 class Duration(int):
@@ -97,7 +97,7 @@ class Time:
 
     @classmethod
     def date(cls, year: int, month: int, day: int, seconds: int, nanosecond: int, location: Location) -> Time:
-        """The instant at which clocks in the location show this (`seconds` since midnight)."""
+        """The instant at which clocks in the location show this time (`seconds` since midnight)."""
         wall = days_from_civil(year, month, day) * _DAY + seconds
         # As Go does: guess with the offset at the wall time read as UTC, then correct once.
         _, offset = location.at(wall)

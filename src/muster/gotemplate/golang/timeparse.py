@@ -26,7 +26,7 @@ _UP_TO_THREE_DIGITS = re.compile("[0-9]{1,3}")
 
 
 def _after_common_bytes(rest: str, wanted: str) -> str:
-    """Go compares bytes: of two different characters it may have passed the first bytes when it gives up."""
+    """Go compares bytes: of two different characters it may have consumed equal first bytes before it fails."""
     if not rest or not wanted:
         return rest
     one, other = encode(rest[0]), encode(wanted[0])
@@ -279,7 +279,7 @@ def _signed_offset_length(text: str) -> int:
 
 
 def _zone_length(text: str) -> int:
-    """How many characters at the start look like a zone's abbreviation; 0 if none do."""
+    """The length of a zone abbreviation at the start; 0 if there is none."""
     if len(text) < 3:
         return 0
     if text[:4] in ("ChST", "MeST"):

@@ -17,7 +17,7 @@ _BASES = {"v": 10, "d": 10, "b": 2, "o": 8, "O": 8, "x": 16, "X": 16}
 
 
 class Verbs(ABC):
-    """The flags of one directive, and what it makes of basic values."""
+    """The flags of one directive, and the formatting of basic values."""
 
     __slots__ = (
         "erroring", "minus", "out", "plus", "plus_v", "precision", "sharp", "sharp_v", "space", "width", "zero",
@@ -244,8 +244,8 @@ class Verbs(ABC):
 
     @abstractmethod
     def value(self, value: Any, verb: str, depth: int) -> None:
-        """Prints any value; `Printer` says how."""
+        """Prints any value; implemented by `Printer`."""
 
     @abstractmethod
     def _sequence(self, value: Sequence[Any], type_name: str, verb: str, depth: int) -> None:
-        """Prints the elements of a list; `Printer` says how."""
+        """Prints the elements of a list; implemented by `Printer`."""

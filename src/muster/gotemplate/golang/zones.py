@@ -1,4 +1,4 @@
-"""Go's `time.Location`: what a place's clocks show."""
+"""Go's `time.Location`: time zones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Location(Protocol):
     def name(self) -> str: ...
 
     def at(self, unix: int) -> tuple[str, int]:
-        """The abbreviation and the offset (seconds east of UTC) in use at that instant."""
+        """The abbreviation and the offset (seconds east of UTC) at that instant."""
         ...
 
 
@@ -60,7 +60,7 @@ LOCAL_ZONE = Local()
 
 @lru_cache(maxsize=256)
 def load(name: str) -> Location | None:
-    """`time.LoadLocation`; None if there is no such place."""
+    """`time.LoadLocation`; None if there is no such location."""
     if name in ("", "UTC"):
         return UTC_ZONE
     if name == "Local":

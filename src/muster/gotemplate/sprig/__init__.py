@@ -1,4 +1,4 @@
-"""The functions of sprig 3.3, each with its Go signature, gathered into one table.
+"""The functions of sprig 3.3, each with its Go signature, in one table.
 
 `env` and `expandenv` are left out, as in upstream's allow list: a template must not read the controller's environment.
 """

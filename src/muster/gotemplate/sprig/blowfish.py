@@ -89,7 +89,7 @@ class _Blowfish:
 
 
 def _words(data: bytes) -> Iterator[int]:
-    """The bytes over and over, four at a time; nothing counts as zeros."""
+    """The bytes repeated, four at a time; no bytes count as zeros."""
     data = data or b"\0\0\0\0"
     at = 0
     while True:

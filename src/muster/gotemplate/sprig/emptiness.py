@@ -1,4 +1,4 @@
-"""sprig's notion of an empty value, and Go's deep equality."""
+"""sprig's `empty`, and Go's deep equality."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def prepend(value: Any, item: Any) -> list[Any]:
 @LISTS.add("chunk mustChunk", "int, any", "[][]interface {}")
 def chunk(size: int, value: Any) -> Slice:
     items = _elements(value, lambda name: f"Cannot chunk type {name}")
-    # Go computes the number of chunks with floats; what comes out for sizes below 1 is seldom a length.
+    # Go computes the number of chunks with floats; the result for sizes below 1 is seldom a valid length.
     count = (len(items) - 1) // size + 1 if size else -1
     if count < 0 or (size < 0 and count > 0):
         raise GoError("runtime error: makeslice: len out of range")
@@ -161,7 +161,7 @@ def concat(*lists: Any) -> Any:
 
 
 def _sorted(texts: list[str]) -> list[str]:
-    """In Go's order. Python sorts a list at one go, during which no other thread runs: long lists are sorted in parts."""
+    """In Go's order. Python's sort blocks all other threads: long lists are sorted in parts."""
     if len(texts) <= _SORTED_AT_ONCE:
         return sorted(texts, key=sort_key)
     charge(len(texts))

@@ -123,5 +123,5 @@ def decrypt_aes(password: str, text: str) -> str:
 
 
 def _go_capacity(text: str) -> int:
-    """How large Go makes the buffer for decoding this text."""
+    """The size of Go's buffer for decoding this text."""
     return len(text) // 4 * 3

@@ -1,4 +1,4 @@
-"""sprig's questions about types, and `fail`."""
+"""sprig's functions about types, and `fail`."""
 
 from __future__ import annotations
 

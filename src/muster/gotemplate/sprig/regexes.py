@@ -1,4 +1,4 @@
-"""sprig's regular expressions. A bad pattern fails, but `regexMatch` only says no."""
+"""sprig's regular expressions. An invalid pattern is an error, except in `regexMatch`, which returns false."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STRINGS = "[]string"
 
 
 def _panicking(pattern: str) -> regexp.Regexp:
-    """`regexp.MustCompile`, whose panic names itself."""
+    """`regexp.MustCompile`, whose panic contains the function's name."""
     try:
         return regexp.compile(pattern)
     except GoError as error:

@@ -1,4 +1,4 @@
-"""sprig's semantic versions, as templates see them: `semver`, `semverCompare`, and the methods of a version."""
+"""sprig's semantic versions in templates: `semver`, `semverCompare`, and the methods of a version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Version(masterminds_semver.Version):
     marshal_json = go_string
 
     def go_fields(self) -> dict[str, Any]:
-        """What fmt prints where no text is asked for."""
+        """The fields that fmt prints without a text verb."""
         return {
             "major": Uint64(self.major), "minor": Uint64(self.minor), "patch": Uint64(self.patch),
             "pre": self.prerelease, "metadata": self.metadata, "original": self.original,
@@ -33,7 +33,7 @@ class Version(masterminds_semver.Version):
 
 
 class VersionValue(Version):
-    """A version that is no pointer: what the Inc methods return. Methods of the pointer are out of its reach."""
+    """A version that is no pointer: the result of the Inc methods. It has no methods of the pointer."""
 
     __slots__ = ()
     go_type = "semver.Version"

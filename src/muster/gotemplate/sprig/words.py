@@ -1,7 +1,7 @@
-"""sprig's conversions between ways of writing words: title, camelcase, snakecase, kebabcase…
+"""sprig's conversions of word styles: title, camelcase, snakecase, kebabcase…
 
-camelcase, snakecase and kebabcase follow the word boundaries of the Go library xstrings 1.5, swapcase and untitle those
-of goutils; both are peculiar, and users rely on the exact result.
+camelcase, snakecase and kebabcase follow the word boundaries of the Go library xstrings 1.5, swapcase and untitle those of goutils;
+users rely on the exact results, including their peculiarities.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def camelcase(text: str) -> str:
         start += 1
     out = list(text[:start])
     if start == len(text):
-        # xstrings writes the last connector twice when there is nothing else.
+        # xstrings writes the last connector twice if there is nothing else.
         return "".join(out) + text[-1]
     first_upper = unicode.is_upper(text[start])
     current = unicode.to_upper(text[start])

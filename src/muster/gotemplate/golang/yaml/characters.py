@@ -1,4 +1,4 @@
-"""Which characters a document may have. Follows yaml.v3's reader, which checks bytes before anything is scanned."""
+"""The permitted characters of a document. Follows yaml.v3's reader, which checks bytes before anything is scanned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.gotemplate.golang.yaml.errors import YAMLError
 from muster.machinery.golang.text import encode
 
 POSSESSIVE: Final = sys.version_info >= (3, 11, 5)
-"""Whether possessive repeats and atomic groups in regular expressions match what they should: before 3.11.5 they do not."""
+"""Whether possessive repeats and atomic groups in regular expressions work correctly: before 3.11.5 they do not."""
 
 _REFUSED: Final = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
 _BOM: Final = "\ufeff"
@@ -18,8 +18,7 @@ _CHUNK: Final = 512
 
 
 def checked(text: str) -> tuple[str, YAMLError | None]:
-    """The text without a byte order mark, or the part of it that is read before a character which no document may have, and what is
-    wrong with that."""
+    """The text without a byte order mark, or the part before the first invalid character, with the error for that."""
     start = 1 if text.startswith(_BOM) else 0
     found = _REFUSED(text)
     if found is None:
@@ -32,7 +31,7 @@ def checked(text: str) -> tuple[str, YAMLError | None]:
 
 
 def _chunk_start(text: str, at: int) -> int:
-    """Where the chunk starts that has this character; chunks have 512 bytes, or less where a character would be cut."""
+    """The start of the chunk with this character; chunks have 512 bytes, or fewer if a character would be cut."""
     if text[:at].isascii():
         return at - at % _CHUNK
     start = size = 0
@@ -44,14 +43,14 @@ def _chunk_start(text: str, at: int) -> int:
 
 
 def utf8_width(first: int) -> int:
-    """How many bytes a character has that starts with this one; 0 where none does."""
+    """The number of bytes of a character that starts with this one; 0 if none does."""
     if first < 0x80:
         return 1
     return 2 if first & 0xE0 == 0xC0 else 3 if first & 0xF0 == 0xE0 else 4 if first & 0xF8 == 0xF0 else 0
 
 
 def _byte_problem(data: bytes) -> str:
-    """What is wrong with bytes that do not start with a character."""
+    """The error for bytes that do not start with a character."""
     first = data[0]
     width = utf8_width(first)
     if not width:
@@ -69,5 +68,5 @@ def _byte_problem(data: bytes) -> str:
 
 
 def possessive(pattern: str) -> re.Pattern[str]:
-    """A pattern with possessive repeats for a quick way that may be left out: one that matches nothing where they match wrongly."""
+    """A pattern with possessive repeats for an optional fast path: one that matches nothing if they do not work."""
     return re.compile(pattern if POSSESSIVE else "(?!)")

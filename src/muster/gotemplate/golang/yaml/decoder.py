@@ -1,8 +1,8 @@
 """Values of nodes. Follows yaml.v3's decoder for an `interface{}`.
 
 A mapping whose keys are all strings becomes a dict; with other keys it is a map[interface {}]interface {}, which has no JSON form.
-Aliases are decoded anew wherever they stand, so that no two values are one; how much of a document may come of them is bounded as
-yaml.v3 bounds it. Duplicate keys are collected, and the text of the error has them all.
+Aliases are decoded again at each position, so that values are never shared; their part of a document is limited as in yaml.v3.
+Duplicate keys are collected, and the error lists all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW_VALUES: Final = 1000
 _RATIO_FROM: Final = 400_000
 _RATIO_TO: Final = 4_000_000
 _DROPPED: Final = object()
-"""What could not be decoded, and is left out of what it is part of; the problem is noted."""
+"""An undecodable value, which is left out of its container; the error is recorded."""
 
 
 def decode(node: Node) -> Any:

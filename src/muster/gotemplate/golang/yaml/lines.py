@@ -1,9 +1,9 @@
-"""Reading of plain documents line by line: what emitters write and people mostly do.
+"""Line-by-line decoding of simple documents, as emitters and most users write them.
 
-Block mappings and sequences, scalars that end on their line, literals without an indentation indicator, and flow collections that
-end on their line. Everything else, and everything that is or could be an error, is `UNSURE` and left to the real parser, so what is
-read here needs no error and is read as that would read it. Invariant: a value is complete with its line, so the next line that is
-neither empty nor a comment starts in the column of a collection that is open, or opens one under a key or dash that has no value.
+Block mappings and sequences, scalars on one line, literals without an indentation indicator, and flow collections on one line.
+Everything else, and everything that is or could be an error, is `UNSURE` and left to the real parser, so results here are always
+equal to the parser's. Invariant: a value is complete with its line, so the next line that is neither empty nor a comment starts in
+the column of an open collection, or opens one under a key or dash that has no value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNSURE: Final = object()
 MAX_DEPTH: Final = 100
 _LONGEST_KEY: Final = 1000
 _CHARGED_LINES: Final = 64
-"""How many lines are paid for together."""
+"""The number of lines that are charged together."""
 _OTHER_CHARACTERS: Final = re.compile("[^\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]").search
 _LINE: Final = possessive(
     r"(?P<indent> *+)(?P<dash>- ++|-\Z)?+"
@@ -45,7 +45,7 @@ _NO_KEY: Final = object()
 
 
 class _Unsure(Exception):
-    """The text is not one to be read here."""
+    """The text must be left to the real parser."""
 
 
 def read_lines(text: str) -> Any:
@@ -66,7 +66,7 @@ def read_lines(text: str) -> Any:
 
 
 class _Lines:
-    """Reads lines with a stack of the collections that are open: their columns, and the lists and dicts."""
+    """Reads lines with a stack of the open collections: their columns, and the lists and dicts."""
 
     def __init__(self, lines: list[str]) -> None:
         self._terminated = lines[-1] == ""
@@ -78,7 +78,8 @@ class _Lines:
         self._open: list[Any] = []
         self._root: Any = None
         self._key: Any = _NO_KEY
-        """Of the innermost dict: the key whose value is on lines to come. In a list, None stands for the item that a dash began."""
+        """Of the innermost dict: the key whose value is on the next lines. In a list, None represents the item that a dash
+        began."""
 
     def read(self) -> Any:
         lines, end = self._lines, len(self._lines)
@@ -119,7 +120,7 @@ class _Lines:
         return self._root
 
     def _settle(self, column: int, is_item: bool) -> None:
-        """Closes and opens collections until the innermost one is what a line in this column goes on with."""
+        """Closes and opens collections until the innermost one is that of a line in this column."""
         columns, opened = self._columns, self._open
         if not opened:
             if self._root is not None:

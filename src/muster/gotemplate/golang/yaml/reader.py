@@ -1,4 +1,4 @@
-"""Values read from YAML: quickly, line by line, where the text is as plain as most are, and by the book where it is not."""
+"""Reads YAML: with the line-by-line decoder if the text is simple, otherwise with the full parser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _document(text: str) -> Node | None:
     parser = Parser(accepted)
     if refusal is None:
         return parser.document()
-    # What comes before a character that is refused may be a document, or fail to be one: yaml.v3 reads no further than it has to.
+    # The text before an invalid character may be a document, or an invalid one: yaml.v3 reads no further than necessary.
     try:
         node = parser.document()
     except YAMLError:

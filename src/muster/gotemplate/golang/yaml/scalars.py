@@ -1,8 +1,8 @@
-"""What a plain scalar means, and what a tag makes of a scalar. Follows yaml.v3's `resolve`.
+"""The resolution of plain scalars and of tags. Follows yaml.v3's `resolve`.
 
-The rules are those of YAML 1.2's core schema with remains of 1.1: `0777` is octal, underscores may stand between digits, and dates
-are timestamps. `yes`, `on` and sexagesimal numbers are strings, although they are written in quotes (`quotes_needed`) for the sake
-of readers that follow YAML 1.1.
+The rules are those of YAML 1.2's core schema with parts of 1.1: `0777` is octal, underscores may be between digits, and dates are
+timestamps. `yes`, `on` and sexagesimal numbers are strings, although they are written in quotes (`quotes_needed`) for readers that
+follow YAML 1.1.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _WORDS: Final[dict[str, tuple[str, Any]]] = {
 }
 _OLD_BOOLS: Final = frozenset(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"))
 QUOTED_WORDS: Final = _OLD_BOOLS | {word for word in _WORDS if word}
-"""Words that are written in quotes to remain strings."""
+"""Strings that are written in quotes because they would be read as another type."""
 SUSPECTS: Final = frozenset("+-0123456789tTfFnN~.")
-"""What a plain scalar starts with, unless it is a string or empty. (`yYoO` start words of YAML 1.1 only.)"""
+"""The first characters of plain scalars that may be no strings. (`yYoO` start words of YAML 1.1 only.)"""
 
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})").fullmatch
 _INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))").fullmatch
@@ -77,7 +77,7 @@ def plain(text: str) -> Any:
 
 
 def resolve(tag: str, text: str) -> tuple[str, Any]:
-    """Tag and value of a scalar; `tag` is the one that was asked for, in its short form. Raises YAMLError."""
+    """Tag and value of a scalar; `tag` is the requested one, in its short form. Raises YAMLError."""
     if tag not in _RESOLVABLE:
         return tag, text
     found, value = (STR, text) if tag == STR else _resolved(text, tag in ("", TIMESTAMP))
@@ -127,14 +127,14 @@ def _integer(text: str) -> tuple[str, Any] | None:
 
 
 def _sized(sign: str, value: int) -> tuple[str, Any] | None:
-    """An int where an int64 holds the value, a uint64 where only that does."""
+    """An int if an int64 can hold the value, a uint64 if only that can."""
     if value <= _MAX_INT64 or (sign == "-" and value == _MAX_INT64 + 1):
         return INT, -value if sign == "-" else value
     return (INT, Uint64(value)) if not sign and value <= _MAX_UINT64 else None
 
 
 def _signed_again(text: str) -> tuple[str, Any] | None:
-    """yaml.v3 takes the prefixes 0b and 0o off itself, so that a sign may follow them: `0b-1`."""
+    """yaml.v3 removes the prefixes 0b and 0o itself, so that a sign may follow them: `0b-1`."""
     found = _SIGNED_AGAIN(text)
     if found is None or (found[1] and found[3][0] in "-+"):
         return None

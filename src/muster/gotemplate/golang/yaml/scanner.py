@@ -1,8 +1,8 @@
 """The tokens of a YAML text. Follows yaml.v3's scanner, a port of libyaml's.
 
-A token is given out only when it is known whether it starts a simple key (`key: value`), for then a KEY token, and perhaps the
-start of a block mapping, goes before it; and, as yaml.v3 has it for the sake of comments, only when two more have been scanned,
-which decides whose error is met first. Columns are kept as the index of the line's start, so that moving costs one addition.
+A token is returned only when it is known whether it starts a simple key (`key: value`), because then a KEY token, and perhaps the
+start of a block mapping, precedes it; and, as in yaml.v3 for comments, only when two more have been scanned, which determines the
+first error. Columns are stored as the index of the line's start, so that moving costs one addition.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _FLOW_ENDS: Final = {"]": Kind.FLOW_SEQUENCE_END, "}": Kind.FLOW_MAPPING_END}
 
 @dataclass(slots=True)
 class _SimpleKey:
-    """A place where a simple key may have started."""
+    """A position where a simple key may have started."""
 
     at: int = 0
     line: int = 0
     column: int = 0
     token: int = 0
-    """How many tokens come before it."""
+    """The number of tokens before it."""
     required: bool = False
     possible: bool = False
 
@@ -50,14 +50,14 @@ class Scanner(ScalarScanner):
         super().__init__(text)
         self._tokens: list[Token] = [Token(Kind.STREAM_START, 0)]
         self._given = 0
-        """Tokens given out."""
+        """The number of returned tokens."""
         self._indents: list[int] = []
         self._simple_keys: list[_SimpleKey] = [_SimpleKey()]
         self._keys_by_token: dict[int, _SimpleKey] = {}
         self._simple_key_allowed = True
         self._ready = False
 
-    # What a parser asks
+    # For the parser
 
     def peek(self) -> Token:
         if not self._ready:
@@ -65,7 +65,7 @@ class Scanner(ScalarScanner):
         return self._tokens[0]
 
     def skip(self) -> None:
-        """Gives out the token that was peeked at."""
+        """Returns the token that was peeked at."""
         self._ready = False
         self._given += 1
         del self._tokens[0]
@@ -177,7 +177,7 @@ class Scanner(ScalarScanner):
         self._tokens.append(token)
 
     def _insert(self, number: int, token: Token) -> None:
-        # yaml.v3 appends what would go before a token that was given out already.
+        # yaml.v3 appends a token that would precede one already returned.
         self._tokens.insert(number if number >= 0 else len(self._tokens), token)
 
     def _fail(self, problem: str, context_line: int) -> NoReturn:

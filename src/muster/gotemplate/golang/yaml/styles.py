@@ -1,8 +1,8 @@
-"""How a string is written: plainly, in single quotes, in double quotes, or as a literal block. Follows yaml.v3's scalar analysis.
+"""The style of a string: plain, single-quoted, double-quoted, or a literal block. Follows yaml.v3's scalar analysis.
 
-A string of several lines is a literal. Another one is plain where that is legal and reads as the same string; where it would read
-as something else it is in double quotes, and where it is only illegal in single ones. What neither single quotes nor literals can
-hold (control characters, tabs outside of literals, a space before a line break) is in double quotes with escapes.
+A string of several lines is a literal. Another one is plain if that is valid and is read as the same string; if it would be read as
+another type it is double-quoted, and if it is only invalid single-quoted. Strings that neither single quotes nor literals can
+represent (control characters, tabs outside of literals, a space before a line break) are double-quoted with escapes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.gotemplate.golang.yaml.characters import possessive
 from muster.gotemplate.golang.yaml.scalars import QUOTED_WORDS, quotes_needed
 
 _SIMPLE: Final = possessive(
-    # Letters first, so that only words can be anything but strings; then printable ASCII in which colons and hashes are harmless.
+    # Letters first, so that only words can be other types; then printable ASCII in which colons and hashes are harmless.
     r"[A-Za-z_/$](?:[!-9;-~]++|:(?=[!-~])| ++(?=[!-\"$-~]))*+"
 ).fullmatch
 _ILLEGAL_START: Final = re.compile(r"---|\.\.\.|[#,\[\]{}&*!|>'\"%@` \u2028\u2029]|[?:\-](?: |\Z)").match
@@ -33,7 +33,7 @@ _BOM: Final = "\ufeff"
 
 
 def is_simple(text: str) -> bool:
-    """Whether the string is written as it is; a quick test for most that are."""
+    """Whether the string is written unchanged; a quick test for most that are."""
     return _SIMPLE(text) is not None and text not in QUOTED_WORDS
 
 
@@ -87,7 +87,7 @@ def _single_quoted(text: str, indent: int) -> str:
 
 def _double_quoted(text: str) -> str:
     if text.startswith(_BOM):
-        # yaml.v3 looks for the mark at the start of the text whatever character it is at.
+        # yaml.v3 checks for the byte order mark at the start of the text for every character.
         return '"' + "".join(map(_escape, text)) + '"\n'
     return '"' + _ESCAPED.sub(lambda found: _escape(found[0]), text) + '"\n'
 

@@ -1,4 +1,4 @@
-"""What a scanner gives: tokens, and the error that says where scanning or parsing failed."""
+"""The output of a scanner: tokens, and the error with the position of a failure."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Kind(IntEnum):
 class Token(NamedTuple):
     kind: Kind
     line: int
-    """Where it starts; the first line is 0."""
+    """The line of its start; the first line is 0."""
     value: str = ""
-    """Of a scalar, anchor or alias; the handle of a tag; the number of a version."""
+    """The value of a scalar, anchor or alias; the handle of a tag; the number of a version."""
     suffix: str = ""
     """Of a tag."""
     plain: bool = False
-    """Whether a scalar is without quotes and not a block."""
+    """Whether a scalar is neither quoted nor a block."""
     end_line: int = 0
 
 
 class ScanError(YAMLError):
-    """yaml.v3 counts lines from 0, adds 1 for the scanner's errors only, and is silent about the first line."""
+    """yaml.v3 counts lines from 0, adds 1 for the scanner's errors only, and omits the first line."""
 
     def __init__(self, problem: str, context_line: int, line: int, *, scanning: bool = False) -> None:
         at = context_line or line
