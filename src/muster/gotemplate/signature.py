@@ -94,7 +94,7 @@ def _go_name(annotation: Any) -> tuple[str, bool]:
 
 
 def func(call: Callable[..., Any] | Func) -> Func:
-    """The callable as a `Func`, with the signature that its annotations give."""
+    """The callable as a `Func`, with the signature of its annotations."""
     if isinstance(call, Func):
         return call
     try:

@@ -44,8 +44,9 @@ class _RejectedError(Exception):
 
 
 OpenBody = Callable[[Request, int | None, bool, bool], "BodyStream | None"]
-"""(request, announced length or None, whether the client waits for `100 Continue`, whether some of it is still to come) → where
-the body goes as it arrives; None keeps it until it is complete. Asked with the head, and again if the body did not come with it."""
+"""(request, announced length or None, whether the client waits for `100 Continue`, whether some of it is still missing) → the
+stream for the body; None buffers it until it is complete. Called with the head, and again if the body did not come with it.
+"""
 
 
 def _no_body(request: Request, length: int | None, expects_continue: bool, late: bool) -> BodyStream | None:

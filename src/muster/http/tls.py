@@ -1,11 +1,11 @@
-"""TLS for servers that ask for a client certificate without insisting on one, and change their certificates while serving.
+"""TLS for servers that request an optional client certificate, and change their certificates while serving.
 
-kube-apiserver asks for a certificate, takes any, and answers 401 later if it does not chain to a client CA. Python's ssl
-verifies inside the handshake: a client that presents nothing is served, one that presents a certificate of a foreign
-CA gets a TLS alert. The validity period alone is left to us (an expired certificate passes the handshake and is
-reported as foreign), so that a client whose credential has run out hears 401, as from kube-apiserver, and not an alert.
+kube-apiserver requests a certificate, accepts any, and answers 401 later if it does not chain to a client CA. Python's ssl verifies
+inside the handshake: a client without a certificate is served, one with a certificate of another CA gets a TLS alert. Only the
+validity period is checked by us (an expired certificate passes the handshake and is reported as foreign), so that a client with an
+expired certificate gets 401, as from kube-apiserver, and not an alert.
 
-Sessions are never resumed: a resumed one would carry an identity past the removal of its CA.
+Sessions are never resumed: a resumed one would keep an identity after the removal of its CA.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The JSONPath dialect of kubectl, printer columns and feedback rules: templates of text and `{…}` actions.
+"""The JSONPath dialect of kubectl, printer columns and feedback rules: templates of text and `{…}` actions. Follows client-go's
+`util/jsonpath`.
 
-A template is compiled once into segments: literal text, an action (a chain of steps, each turning a list of values into a list of
-values), or a range with its body. `find` gives the values, `render` the text kubectl prints. A column's path (`.spec.x`) is
-compiled by `compile_path`; where it only walks fields, finding is a plain loop over keys. Maps are walked in their own order.
-Errors of the template raise JSONPathError at compile time, those of the data at evaluation.
+A template is compiled once into segments: literal text, an action (a chain of steps, each mapping a list of values to a list of
+values), or a range with its body. `find` returns the values, `render` the text that kubectl prints. A column's path (`.spec.x`) is
+compiled by `compile_path`; a path of plain fields is a loop over keys. Maps are iterated in their own order. Invalid templates
+raise JSONPathError at compile time, mismatching data at evaluation.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 MOST: Final = 500_000
-"""Values that a path may look at: more than a reasonable one finds in the largest object."""
+"""The most values that a path may visit: more than a reasonable one finds in the largest object."""
 _SLICE: Final = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(-?\d*))?", re.ASCII)
 _DICT_KEY: Final = re.compile(r"'([^']*)'")
 _FILTER: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+?)", re.DOTALL)
@@ -75,7 +76,7 @@ class JSONPath:
     segments: tuple[_Segment, ...]
     keys: tuple[str, ...] | None = None
     most: int | None = None
-    """How many values may be looked at to find something; None: any number."""
+    """The most values to visit; None: unlimited."""
 
     def find(self, document: Any, missing: bool = True, limit: Limit | None = None) -> Values:
         """All values the actions select, in order. With `missing`, absent keys select nothing; without, they are an error."""
@@ -125,7 +126,7 @@ def _printed(value: Any) -> str:
 
 
 class UnknownIdentifier(JSONPathError):
-    """A bare word that is no keyword. It can be told without data, though Go's library tells it only when it meets some."""
+    """A bare word that is no keyword. It is detected without data, though Go's library reports it only when it evaluates data."""
 
 
 # Parsing ---------------------------------------------------------------------------------------------------------------------
@@ -349,7 +350,7 @@ def compile_template(text: str) -> JSONPath:
 def compile_path(path: str) -> JSONPath:
     """The path of a printer column or selectable field, without braces: `.spec.replicas`. Raises JSONPathError.
 
-    Paths come from people who are not trusted with the process that evaluates them, so what they may look at is limited.
+    Users who are not trusted by the evaluating process write paths, so the number of visited values is limited.
     """
     return replace(compile_template("{" + path + "}"), most=MOST)
 

@@ -1,10 +1,10 @@
-"""The steps of a JSONPath action: each turns a list of values into a list of values.
+"""The steps of a JSONPath action: each maps a list of values to a list of values.
 
-A step is called with the values so far and whether absent keys are fine; it raises JSONPathError where the data does not fit. Maps
-are walked in their own order.
+A step is called with the values so far and whether absent keys are permitted; it raises JSONPathError if the data do not match.
+Maps are iterated in their own order.
 
-Few characters can select very much (`['a','a']['a','a']…` doubles with each step), so an evaluation may be given a limit of values
-to look at (`within`); beyond it there is an error instead of an answer.
+A short path can select very many values (`['a','a']['a','a']…` doubles with each step), so an evaluation may have a limit of
+visited values (`within`); beyond it an error is raised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.machinery.golang import formatting
 
 Values = list[Any]
 Step = Callable[[Values, bool], Values]
-"""(values, missing keys are fine) → values"""
+"""(values, whether missing keys are permitted) → values"""
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -39,11 +39,11 @@ class JSONPathError(ValueError):
 
 
 class TooMuch(JSONPathError):
-    """More is selected than may be looked at."""
+    """The limit of visited values is exceeded."""
 
 
 class Limit:
-    """How many values may still be looked at."""
+    """The number of values that may still be visited."""
 
     __slots__ = ("left",)
 
@@ -61,7 +61,7 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def within(limit: Limit | None) -> Iterator[None]:
-    """What is evaluated inside keeps to the limit."""
+    """The evaluation inside is subject to the limit."""
     token = _limit.set(limit)
     try:
         yield
@@ -94,7 +94,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Text replaces the values; a number or boolean stands once for each of them."""
+    """Text replaces the values; a number or boolean is repeated once for each of them."""
 
     value: Any
 
@@ -117,7 +117,7 @@ def recursive(values: Values, missing: bool) -> Values:
 
 
 def _with_descendants(root: Any) -> Iterator[Any]:
-    """Each before what is in it."""
+    """Each value before its descendants."""
     limit = _limit.get()
     waiting = [(root, 0)]
     while waiting:

@@ -128,7 +128,7 @@ def _aggregate(errors: list[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
-# Operator: how many values it takes at least and at most, and what is said otherwise.
+# By operator: the least and the most values, and the error for other numbers.
 _ARITY: Final = {
     operator: (least, most, message)
     for operators, least, most, message in (

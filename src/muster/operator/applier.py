@@ -232,7 +232,7 @@ async def remove_and_wait(
 
 
 def generations(objects: Iterable[tuple[GVR, Object]]) -> tuple[GenerationStatus, ...]:
-    """The generations for a status: of applied objects whose kinds have one."""
+    """The generations for a status: of applied objects with a generation."""
     return tuple(
         GenerationStatus(
             group=resource.group,

@@ -1,12 +1,12 @@
 """The store's interface: an ordered, revisioned log of keyed bytes, many logical clusters in one.
 
-One revision counter orders every write of every cluster. A write is a compare-and-swap against the *head* of its key (committed
-or queued); revision and bytes are fixed when it is queued, and it becomes visible — to `get`, `list`, `watch` and the writer
-itself — only after it is durable. Reads are synchronous because the whole state is in memory; `synced()` is awaited before a
-read that must be the latest when several servers share one database.
+One revision counter orders every write of every cluster. A write is a compare-and-swap against the *head* of its key (committed or
+queued); revision and bytes are fixed when it is queued, and it becomes visible — to `get`, `list`, `watch` and the writer itself —
+only after it is durable. Reads are synchronous because the whole state is in memory; `synced()` is awaited before a read that must
+be the latest when several servers share one database.
 
-Invariants every backend keeps, each with a test: an acknowledged write is durable; a failed commit is never visible; revisions
-are never reused; a watcher sees every event of its resource once, in revision order, or is told that history is gone.
+Invariants of every backend, each with a test: an acknowledged write is durable; a failed commit is never visible; revisions are
+never reused; a watcher gets every event of its resource once, in revision order, or `Compacted` or `on_lost`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Store(Protocol):
         """Visible entries in key order whose key starts with `prefix` and is >= `start`; at most `limit` if positive."""
 
     def count(self, cluster: str, resource: str, prefix: str = "", start: str = "") -> int:
-        """How many entries `list` without a limit would give (fast where prefix and start are empty)."""
+        """The number of entries of `list` without a limit (fast if prefix and start are empty)."""
 
     def list_at(
         self, cluster: str, resource: str, revision: int, prefix: str = "", start: str = "", limit: int = 0

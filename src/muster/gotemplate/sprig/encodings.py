@@ -1,6 +1,6 @@
 """sprig's encodings: base64, base32, JSON, and digests.
 
-A text that cannot be decoded gives the error's text as the result, as sprig does; only the `must` forms fail.
+For a text that cannot be decoded the result is the error's text, as in sprig; only the `must` forms fail.
 """
 
 from __future__ import annotations

@@ -222,7 +222,8 @@ class VersionedComparison:
 def update_managers(
     managers: Managers, change: VersionedComparison, writer: ManagerKey | None
 ) -> tuple[Managers, dict[ManagerKey, FieldSet]]:
-    """The owners after a write took its fields from all but `writer`, and what it took from whom (gone fields not counted)."""
+    """The managers after a write has taken its fields from all but `writer`, and the fields taken from each (removed fields not
+    counted)."""
     left: Managers = {}
     taken: dict[ManagerKey, FieldSet] = {}
     for name, owner in managers.items():
@@ -246,7 +247,7 @@ def update_managers(
 def reconcile_with_schema_changes(
     managers: Managers, atom: Atom, api_version: str, convert: Convert | None, live: dict[str, Any]
 ) -> Managers:
-    """Owners whose sets fit the schema of today; those of versions that are gone fall out."""
+    """Managers with sets that match the current schema; those of removed versions are dropped."""
     made: Managers = {}
     for name, owner in managers.items():
         view = atom

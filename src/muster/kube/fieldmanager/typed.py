@@ -32,7 +32,7 @@ class TypedError(ValueError):
 
 
 class _ItemError(ValueError):
-    """A list item that cannot be told from the others."""
+    """A list item that cannot be distinguished from the others."""
 
 
 def item_element(atom: ListAtom, item: Any) -> str:
@@ -210,7 +210,7 @@ def _item_fields(atom: ListAtom, items: list[Any]) -> FieldSet | None:
 
 
 class Comparison:
-    """Fields whose value changed or that are new, and fields that are gone."""
+    """Changed and added fields, and removed fields."""
 
     __slots__ = ("changed", "removed")
 
@@ -220,7 +220,7 @@ class Comparison:
 
 
 def compare(atom: Atom, left: Any, right: Any) -> Comparison:
-    """What an update from left to right did. Raises TypedError where list items cannot be told apart."""
+    """The changes of an update from left to right. Raises TypedError if list items cannot be distinguished."""
     result = Comparison()
     try:
         _compare(atom, left, right, result.changed, result.removed)

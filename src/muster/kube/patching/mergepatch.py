@@ -1,8 +1,8 @@
 """JSON merge patch (RFC 7386) as Kubernetes applies it: null deletes, maps merge, anything else replaces.
 
-One difference from the RFC is the server's: where a patch value replaces something that is not a map, nulls are dropped inside it
-even below lists. No argument is changed; untouched parts of the document are shared with the result. What `merge_patch_between`
-says about two documents, `apply_merge_patch` does; only nulls in maps cannot be said, and count as absent in the new document.
+One difference from the RFC is the server's: if a patch value replaces something that is not a map, nulls are dropped inside it even
+below lists. No argument is changed; untouched parts of the document are shared with the result. `apply_merge_patch` reproduces the
+difference computed by `merge_patch_between`; only nulls in maps cannot be expressed, and count as absent in the new document.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def merge_patch_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, A
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equal as JSON: to Python, true is 1 and 1 is 1.0."""
+    """Equal as JSON: in Python, True == 1 and 1 == 1.0."""
     if old is new:
         return True
     if isinstance(old, list) and isinstance(new, list):

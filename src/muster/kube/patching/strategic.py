@@ -1,10 +1,10 @@
-"""Strategic merge patch: a merge patch that knows which lists are really maps.
+"""Strategic merge patch: a merge patch in which some lists are merged by key. Follows apimachinery's `strategicpatch`.
 
-The schema's patch strategies say what happens to a field present on both sides: maps merge (unless the strategy is `replace`),
+The schema's patch strategies determine the merge of a field present on both sides: maps merge (unless the strategy is `replace`),
 lists are replaced unless the strategy is `merge`, then lists of objects merge by their key and lists of scalars are united.
 Directives in the patch change that: `$patch: replace|delete|merge`, `$retainKeys`, `$deleteFromPrimitiveList/f` and
-`$setElementOrder/f`. Where items of both sides mix, the patch's items keep the patch's order and come before unrelated ones of the
-server, whose order stays. Neither argument is changed.
+`$setElementOrder/f`. If items of both sides are merged, the patch's items keep the patch's order and come before unrelated ones of
+the server, which keep theirs. Neither argument is changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def apply_strategic_merge(original: dict[str, Any], patch: dict[str, Any], schem
     return _merge_maps(original, patch, schema)
 
 
-# What the schema says --------------------------------------------------------------------------------------------------------
+# Schema ------------------------------------------------------------------------------------------------------------------------
 
 
 class _Field:
@@ -234,7 +234,7 @@ def _key_of(item: Any, key: str) -> Any:
 
 
 def _without_special_items(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Carries out the `$patch` directives among the patch's items; gives the original and the patch that remain."""
+    """Executes the `$patch` directives among the patch's items; returns the remaining items of the original and of the patch."""
     plain: list[Any] = []
     doomed: set[Any] = set()
     replace = False
@@ -307,7 +307,7 @@ def _arranged(merged: list[Any], order: list[Any], server: list[Any], key: str) 
 
 
 def _merge_in_order(merged: dict[str, Any], patch: dict[str, Any], directive: str, schema: Schema | None) -> None:
-    """Carries out one `$setElementOrder` directive: merges its list and arranges it, and takes both out of the patch."""
+    """Executes one `$setElementOrder` directive: merges its list and orders it, and removes both from the patch."""
     order = patch.pop(directive)
     if not isinstance(order, list):
         raise _wrong_type("[]interface {}", order)
@@ -343,7 +343,7 @@ def _check_order(items: list[Any], order: list[Any], key: str) -> None:
     checked = [item for item in items if not (key and item.get(_DIRECTIVE) == "delete")]
     at = 0
     for index in order:
-        # Other directives stand for no item, but only as long as the order list goes on.
+        # Other directives represent no item, but only as long as the order list continues.
         while at < len(checked) and isinstance(checked[at], dict) and _DIRECTIVE in checked[at]:
             at += 1
         if at == len(checked):

@@ -143,7 +143,7 @@ def is_whole(value: float) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Deep equality that tells apart 1, 1.0 and true, as typed JSON values are."""
+    """Deep equality that distinguishes 1, 1.0 and true, as typed JSON values."""
     if left.__class__ is not right.__class__:
         return False
     if left.__class__ is dict:

@@ -1,7 +1,7 @@
 """Simple JSON paths that name one field of a schema, such as `.spec.replicas` or `.spec['odd.name']`.
 
-Rules use them to say which field an error belongs to, and CustomResourceDefinitions to declare selectable fields. A path is
-resolved against the schema, so that a misspelt one is refused when the definition is written.
+Rules use them for the field of an error, and CustomResourceDefinitions to declare selectable fields. A path is resolved against the
+schema, so that a misspelt one is refused when the definition is written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class BadFieldPath(ValueError):
-    """A path that does not parse or leads nowhere."""
+    """A path that does not parse or does not exist in the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """A resolved path: how messages spell it, its first step, and the schema it leads to."""
+    """A resolved path: its spelling in messages, its first step, and the schema of its field."""
 
     text: str
     first: str
@@ -27,7 +27,7 @@ class FieldPath:
 
 
 def resolve(path: str, raw: Mapping[str, Any], brackets: bool = True) -> FieldPath:
-    """Follow a path through a schema; `brackets` tells whether `['name']` may be used."""
+    """Follow a path through a schema; `brackets` is whether `['name']` may be used."""
     tokens = _tokens(path)
     node: Mapping[str, Any] | None = raw
     text = first = ""

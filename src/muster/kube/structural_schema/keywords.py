@@ -25,7 +25,7 @@ _MAP_KEY: Final = "this property is in x-kubernetes-list-map-keys, so it"
 
 
 class RuleChecker(Protocol):
-    """Follows the walk over a schema and judges the rules of a node."""
+    """Follows the walk over a schema and validates the rules of a node."""
 
     def for_property(self, raw: Raw, name: str) -> RuleChecker: ...
     def for_additional(self, raw: Raw) -> RuleChecker: ...
@@ -35,7 +35,7 @@ class RuleChecker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What the surroundings of a node decide."""
+    """The inherited properties of a node."""
 
     no_default: str | None = None
     in_resource_meta: bool = False
@@ -202,7 +202,7 @@ def _check_map_list(raw: Raw, path: str) -> Iterator[FieldError]:
 
 
 def _check_item_identity(raw: Raw, path: str) -> Iterator[FieldError]:
-    """Items that are told apart by value or key must not be null, and their keys must always be there."""
+    """Items that are identified by value or key must not be null, and their keys must be required."""
     kind, items = raw.get("x-kubernetes-list-type"), raw.get("items")
     if kind not in ("set", "map") or not isinstance(items, Mapping):
         return

@@ -1,6 +1,6 @@
-"""Lists that promise uniqueness: `x-kubernetes-list-type: set` (whole items) and `map` (the key fields of items).
+"""Validation of unique items: `x-kubernetes-list-type: set` (whole items) and `map` (the key fields of items).
 
-Only the branches of a schema that lead to such a list are walked; a schema without one costs nothing. The second appearance of a
+Only the branches of a schema that lead to such a list are walked; a schema without one costs nothing. The second occurrence of a
 value is reported, further ones are not.
 """
 
@@ -30,7 +30,7 @@ def duplicates(obj: dict[str, Any], schema: Schema) -> list[FieldError]:
 
 
 def _compile(schema: Schema, root: bool = False) -> Finder | None:
-    """None if no list below promises anything. The root is an object, whatever else it says."""
+    """None if there is no such list below. The root is an object, whatever its type is."""
     children = {name: inside for name, node in schema.properties.items() if (inside := _compile(node)) is not None}
     described = schema.additional is not None and schema.raw.get("additionalProperties") is not True
     others = _compile(schema.additional) if described and schema.additional is not None else None
@@ -71,7 +71,7 @@ def _unique_keys(value: list[Any], path: str, keys: tuple[str, ...], errors: lis
         if item is not None and item.__class__ is not dict:
             errors.append(invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
             return
-    # One without any of the keys is like another, be it empty or null.
+    # Items without any of the keys are equal, be they empty or null.
     items = [item or {} for item in value]
     for index in _repeated(tuple(identity(item.get(key, _ABSENT)) for key in keys) for item in items):
         item = items[index]

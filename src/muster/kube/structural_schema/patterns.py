@@ -26,7 +26,7 @@ _GO_WORDING: Final = {
 
 
 _LONGEST: Final = 64 * 1024
-"""Compiling takes the whole process's time; the real server has a limit too, on what comes out."""
+"""Compiling blocks the whole process; the real server has a limit too, on the size of the result."""
 
 
 class BadPattern(ValueError):
@@ -44,8 +44,8 @@ _OPTIONS: Final = _options()
 
 @memoized(4096, 4096)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether the pattern occurs anywhere in a text. A set of one pattern is asked first, as it answers without building spans;
-    it can run out of its memory budget, so only its yes counts."""
+    """Whether the pattern occurs anywhere in a text. An RE2 set of one pattern is tried first, because it is faster without
+    positions; it may exceed its memory budget, so only a match counts."""
     if len(pattern) > _LONGEST:
         raise BadPattern("expression too large")
     try:

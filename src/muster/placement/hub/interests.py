@@ -33,7 +33,7 @@ class Interests:
     paths: frozenset[tuple[str, ...]] = frozenset()
     """Fields that expressions read, with everything below them; the empty path is all fields."""
     scores: frozenset[str] | None = frozenset()
-    """Names of AddOnPlacementScores; None for all."""
+    """Names of AddOnPlacementScores; None for all names."""
 
     def reads_score(self, name: str) -> bool:
         return self.scores is None or name in self.scores

@@ -143,7 +143,7 @@ class _Decoder:
         return _DROPPED
 
     def _has_duplicates(self, node: Node) -> bool:
-        """Notes each pair of equal keys, up to a bound: there are as many as the square of what is repeated."""
+        """Records each pair of equal keys, up to a limit: there are quadratically many."""
         keys = node.content[::2]
         seen: dict[tuple[str, str], list[Node]] = {}
         for key in keys:

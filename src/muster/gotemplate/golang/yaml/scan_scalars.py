@@ -44,7 +44,7 @@ class ScalarScanner:
     # Moving
 
     def skip_break(self) -> str:
-        """Goes over a line break, and gives it as a scalar keeps it."""
+        """Skips a line break, and returns it in the form in which a scalar has it."""
         char = self.text[self.at]
         self.at += 2 if char == "\r" and self.text[self.at + 1] == "\n" else 1
         self.line += 1
