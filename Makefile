@@ -16,7 +16,7 @@ AGAIN := $(BIN)/python -m tools.flaky
 WORKERS ?= 5
 XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # There every worker has a real control plane of its own to start and to keep up.
-test-kube: WORKERS = 3
+test-kube: WORKERS = 4
 test-interop: WORKERS = 2
 # Upstream's webhook server has fixed ports, which pods of other tests use on addresses of their own.
 ALONE := tests/interop/test_work_webhook.py
