@@ -363,6 +363,7 @@ MAPPINGS = {
     "beside a truth value": (f"- {{rolearn: '{ROLE}', username: a}}\n- {{rolearn: no, username: no}}\n", "a"),
     "fields in other letters": (f"- {{roleARN: '{ROLE}', Username: a}}\n", "a"),
     "fields in two kinds of letters": (f"- {{rolearn: '{ROLE}', username: a, userName: b, RoleArn: x}}\n", "a"),
+    "one of two spellings has no name": (f"- {{rolearn: '{ROLE}', Username: a, username: 7}}\n", "a"),
     "not a list": (f"rolearn: '{ROLE}'\nusername: a\n", ""),
     "not YAML": (f"- {{rolearn: '{ROLE}', username: a\n", ""),
     "a group that is no list": (f"- {{rolearn: '{ROLE}', username: a, groups: b}}\n", "a"),

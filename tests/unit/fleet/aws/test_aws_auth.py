@@ -52,6 +52,14 @@ def test_fields_names_may_be_in_any_letters() -> None:
     assert parse({"mapRoles": "- {rolearn: x, roleARN: y, username: jo}"}).roles == {"x": Mapped("jo")}
 
 
+def test_of_two_spellings_the_one_with_a_value_of_the_right_type_counts() -> None:
+    assert parse({"mapRoles": "- {rolearn: x, Username: jo, username: 7}"}).roles == {"x": Mapped("jo")}
+    assert parse({"mapRoles": "- {roleARN: 7, rolearn: x, username: jo}"}).roles == {"x": Mapped("jo")}
+    for groups, wanted in (("y", ("a", "b")), ("[c, 7]", ("c", "b")), ("null", ())):
+        text = f"- {{rolearn: x, username: jo, GROUPS: [a, b], groups: {groups}}}"
+        assert parse({"mapRoles": text}).roles == {"x": Mapped("jo", wanted)}
+
+
 def test_of_a_field_that_is_there_twice_the_last_counts() -> None:
     assert parse({"mapRoles": "- {rolearn: x, username: a, username: b}"}).roles == {"x": Mapped("b")}
 
