@@ -146,7 +146,7 @@ def test_an_agent_that_is_killed_comes_back(behind: Behind) -> None:
     behind.proxy.agent.stop(kill=True)
     status = behind.site.wait_status(CLUSTER, healthy=False, reason="ClusterUnreachable")
     assert "cluster-proxy at 127.0.0.1" in status["healthyReason"]
-    assert "says: No agent available" in status["healthyReason"], "what the proxy says"
+    assert "refused: No agent available" in status["healthyReason"], "what the proxy says"
     reply = behind.site.proxy(CLUSTER, "/readyz")
     assert (reply.status, reply.json["details"]["causes"][0]["reason"]) == (503, "ClusterUnreachable")
     assert [*watch, watch.ended_by_server][-1], "the watch does not outlive its connection"
