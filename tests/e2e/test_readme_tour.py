@@ -111,7 +111,7 @@ def test_the_tour_is_what_the_readme_promises(place: Path) -> None:
     assert sorted(entry.name for entry in place.iterdir() if entry.name != ".kube") == ["greeting.yaml", "hello.yaml"]
 
 
-@local_fleet
+@beside_kube
 @pytest.mark.timeout(300)
 def test_the_quickstart_is_right(place: Path) -> None:
     said = play("docs/quickstart.md", place)

@@ -18,10 +18,10 @@ from tests.support.processes import Server, complaints, tail
 from tests.support.sites import KUBE
 
 Step = Callable[[random.Random], Awaitable[None]]
-SEEDS = range(8)
+SEEDS = range(8 if KUBE else 4)
 STEPS = 8
 LONGEST_PAUSE = 0.4
-PROCESS_SEEDS = range(1 if KUBE else 2)
+PROCESS_SEEDS = range(1)
 """A process takes a second to start, and a real server its time to take things away, so there are few."""
 LONGEST_LIFE = 3.0
 
