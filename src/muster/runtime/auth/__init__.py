@@ -23,3 +23,7 @@ __all__ = [
     "missing_rights",
     "rights",
 ]
+
+# Former names, for programs that were written with them.
+Memory = TTLCache
+Standing = SubjectAccess

@@ -109,3 +109,8 @@ __all__ = [
     "stamp_of",
     "status_error",
 ]
+
+# Former names, for programs that were written with them.
+Asking = OutgoingRequest
+Target = WriteTarget
+Watched = ReloadedFile
