@@ -118,7 +118,8 @@ def test_a_deleted_policy_takes_what_was_kept_along(c1: ManagedCluster, shop: st
     c1.wait_status(policy, "Compliant")
     assert c1.saved_secret(policy) is not None
     c1.drop(policy)
-    c1.wait(lambda: c1.saved_secret(policy) is None, "the Secret to be collected")
+    # A garbage collector that has just started learns of new kinds every thirty seconds.
+    c1.wait(lambda: c1.saved_secret(policy) is None, "the Secret to be collected", 120)
     assert c1.value(name) == "red", "without pruning objects stay"
 
 
