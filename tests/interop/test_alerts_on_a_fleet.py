@@ -21,7 +21,7 @@ import pytest
 
 from muster.kube import yaml
 from muster.kube.selectors import from_label_selector_object
-from tests.interop.test_monitoring import promtool, rules
+from tests.interop.test_monitoring import promtool, write_rules
 from tests.support.local_fleet import Fleet, eventually
 from tests.support.peers import ROOT
 from tests.support.processes import free_ports
@@ -178,12 +178,8 @@ def test_causes_on_a_fleet_fire_the_five_gravest_alerts(fleet: Fleet, tmp_path: 
     before, after = f"{MINUTES * HEALTHY - 1}m", f"{MINUTES * (HEALTHY + BROKEN) - 1}m"
     cases: list[dict[str, Any]] = [{"eval_time": before, "alertname": name, "exp_alerts": []} for name in fire]
     cases += [{"eval_time": after, "alertname": name, "exp_alerts": [{"exp_labels": labels}]} for name, labels in fire.items()]
-    bare = rules()
-    for group in bare["groups"]:
-        for rule in group["rules"]:
-            del rule["annotations"]
     test = {"interval": "1m", "input_series": scrapes.input_series(), "alert_rule_test": cases}
-    (tmp_path / "rules.yaml").write_bytes(orjson.dumps(bare))
+    write_rules(tmp_path)
     file = tmp_path / "cases.yaml"
     file.write_bytes(orjson.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}))
     promtool("test", "rules", str(file))
